@@ -258,7 +258,7 @@ names = {{ between = ["far", "names"], rate = "1 Gbit/s", delay = "1 ms" }}
             "router, RTT 0.6 s",
             of_router(300),
             "64 kbit/s",
-            (300.0, 800.0),
+            (320.0, 800.0),
         ),
     ];
     for (place, links, rate, (most, second_most)) in cases {

@@ -13,6 +13,7 @@
 //! | [`wire`] | headers, extensions, messages | `docs/protocols/mobilityfirst.md` |
 //! | [`charge`] | memory that counts while it is held | - |
 //! | [`chunk`] | a chunk between arrival and departure | [MFTP §3.1] |
+//! | [`mod@chunk_size`] | the size of chunks: as large as their path affords | [MFTP §3.1] |
 //! | [`next_hops`] | sets of next hops, and the selection among them | [MFTP §3.5], [MF-5G §III] |
 //! | [`room`] | room in the back-pressure buffer, held while a value lives | [MFTP §3.4.1] |
 //! | [`links`] | all hops of a node and the back-pressure buffer that they share | [MFTP §3.4.1] |
@@ -26,6 +27,7 @@
 
 pub mod charge;
 pub mod chunk;
+pub mod chunk_size;
 pub mod handed;
 pub mod host;
 pub mod links;

@@ -113,6 +113,7 @@ mod tests {
         let mut request = Request {
             content: CONTENT,
             chunk_log2: 14,
+            is_exact: false,
             reliability: Reliability::Nack,
             chunks: ChunkRanges::from(0..1_000),
         };

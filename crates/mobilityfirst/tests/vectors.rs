@@ -44,6 +44,7 @@ fn request() -> Chunk {
     let request = Request {
         content: CONTENT,
         chunk_log2: 20,
+        is_exact: false,
         reliability: Reliability::Nack,
         chunks,
     };
@@ -118,6 +119,7 @@ fn resend() -> Chunk {
     let request = Request {
         content: CONTENT,
         chunk_log2: 20,
+        is_exact: false,
         reliability: Reliability::Nack,
         chunks,
     };

@@ -63,9 +63,10 @@ pub(crate) struct Get {
     /// How long a chunk may be missing before it is requested again; by default the host decides
     #[arg(long, value_name = "DURATION", value_parser = Span::with_unit)]
     nack_timeout: Option<Span>,
-    /// Unit of transfer: a power of two from 16 KiB to 4 MiB
-    #[arg(long, value_name = "SIZE", default_value = "1 MiB")]
-    chunk_size: ByteSize,
+    /// Fetch in chunks of this size, a power of two from 16 KiB to 4 MiB; by default as large as the path
+    /// affords, up to 1 MiB
+    #[arg(long, value_name = "SIZE")]
+    chunk_size: Option<ByteSize>,
     /// PATH is an older version of this folder: bring it up to date once all of the new one is here. Files
     /// that the new one lacks stay
     #[arg(long)]
@@ -85,7 +86,11 @@ pub(crate) fn run(arguments: Get) -> Outcome {
         [one] if one == "-" => typed()?.parse()?,
         words => words.join(" ").parse()?,
     };
-    let chunk_size = ChunkSize::from_bytes(arguments.chunk_size.0)
+    let chunk_size = arguments
+        .chunk_size
+        .map(|size| ChunkSize::from_bytes(size.0));
+    let chunk_size = chunk_size
+        .transpose()
         .map_err(|error| Failure::new(Exit::Usage, format!("--chunk-size: {error}")))?;
     let stop = stop_flag()?;
     let output = Destination::open(&arguments.output, &stop)?;

@@ -143,6 +143,7 @@ fn request(caller: &Caller, content: Guid, chunk_log2: u8, id: u64) -> Chunk {
     let request = Request {
         content,
         chunk_log2,
+        is_exact: false,
         reliability: Reliability::default(),
         chunks: ChunkRanges::all(),
     };

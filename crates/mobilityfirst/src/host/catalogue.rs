@@ -49,6 +49,11 @@ impl Catalogue {
         self.by_content.get(content)?.last()
     }
 
+    /// Returns the length of a content in bytes.
+    pub(super) fn len_of(&self, content: &Guid) -> Option<u64> {
+        self.get(content).map(|offer| offer.publish.content_len)
+    }
+
     /// Returns the file name of the newest offer that suggests one. A content that is a file may also
     /// be a pack of a folder, which has no name.
     pub(super) fn file_name(&self, content: &Guid) -> &str {

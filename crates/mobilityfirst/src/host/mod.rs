@@ -35,7 +35,7 @@ use whimbrel_link::Pacing;
 
 use crate::chunk::{Chunk, Flow, Message};
 use crate::links::{ChunkToSend, LEFT_OVER, LinkEvent, Links, MAX_TURNS};
-use crate::local::{Get, LocalEvent, LocalRequest, ReadChunk};
+use crate::local::{LocalEvent, LocalRequest, ReadChunk};
 use crate::next_hops::Divisions;
 use crate::split::SplitConfig;
 use crate::wire::{NetworkHeader, ServiceId, Transport, UpperProtocol};
@@ -52,11 +52,6 @@ use shares::Load;
 pub use status::{DownloadStatus, HostCounters, HostStatus};
 use uplinks::Uplinks;
 use upload::Uploads;
-
-/// Binary logarithm of the largest chunk of a flow that may be divided, in bytes. On the slower of
-/// two branches a chunk should take no longer than all of its round trip and some; each chunk brings
-/// its own proof and headers, about 1.4 % at this size and twice as much at half of it.
-pub(crate) const DIVIDED_LOG2: u8 = 16;
 
 /// A local program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -211,10 +206,7 @@ impl Host {
         let uplink = self.uplink();
         let effects = &mut self.effects;
         match request {
-            LocalRequest::Get(mut get) => {
-                if self.uplinks.may_be_several(&self.links) {
-                    fit_to_division(&mut get);
-                }
+            LocalRequest::Get(get) => {
                 self.downloads
                     .start_download(now, app, (get, None), &uplink, effects)
             }
@@ -567,13 +559,6 @@ impl Host {
             is_measuring: port.is_some_and(|port| self.links.is_measuring(port)),
         }
     }
-}
-
-/// Asks for chunks that can be divided: smaller ones, and so many more at one time.
-fn fit_to_division(get: &mut Get) {
-    let smaller = get.chunk_log2.saturating_sub(DIVIDED_LOG2);
-    get.chunk_log2 -= smaller;
-    get.credit = get.credit.saturating_mul(1 << smaller.min(8));
 }
 
 /// Returns a chunk with a short message.

@@ -4,8 +4,9 @@ use bytes::Bytes;
 use whimbrel_core::{PortId, Time};
 
 use super::upload::Presence;
-use super::{DIVIDED_LOG2, Host, Way};
+use super::{Host, Way};
 use crate::chunk::{Chunk, Flow};
+use crate::chunk_size::Path;
 use crate::room::Room;
 use crate::wire::{
     Control, Data, Echo, NetworkHeader, Notice, Request, ServiceId, Transport, UpperProtocol,
@@ -54,13 +55,8 @@ impl Host {
 
     /// Handles a receiver's request for chunks, or for none any more. Chunks that are still on
     /// their way there are not sent again.
-    fn handle_request_of(
-        &mut self,
-        now: Time,
-        way: Way,
-        header: &NetworkHeader,
-        mut request: Request,
-    ) {
+    fn handle_request_of(&mut self, now: Time, way: Way, header: &NetworkHeader, request: Request) {
+        let mut request = self.fitted(way, header, request);
         let wants_none = request.chunks.is_empty();
         self.links.note_missing(now, &header.source, &request);
         // It asks by another router than before: what waits here goes there, too.
@@ -73,10 +69,6 @@ impl Host {
         }
         // Chunks stuck on a link that is down, or is no longer used, are not under way.
         if let Some(port) = self.uplinks.port_by(way, &self.links) {
-            if way == Way::Uplink && self.uplinks.are_several(&self.links) {
-                request = request.in_chunks_of(DIVIDED_LOG2);
-            }
-            self.links.fit_to_rate(port, &mut request);
             self.links
                 .subtract_under_way(port, &header.source, &mut request);
         }
@@ -86,6 +78,19 @@ impl Host {
         let presence = Presence::MayBeUnderWay;
         self.uploads
             .handle_wanted(now, way, header, request, presence, &mut self.effects);
+    }
+
+    /// Returns a request in chunks of the size that the way to its receiver affords.
+    fn fitted(&self, way: Way, header: &NetworkHeader, request: Request) -> Request {
+        let port = self.uplinks.port_by(way, &self.links);
+        let are_several = way == Way::Uplink && self.uplinks.are_several(&self.links);
+        let path = Path {
+            bytes: self.uploads.catalogue().len_of(&request.content),
+            hops: header.links_behind(),
+            rate: port.and_then(|port| self.links.rate_to(port)),
+            is_divided: are_several || header.service.has(ServiceId::MULTIHOMING),
+        };
+        request.fitted_to(&path)
     }
 
     fn handle_control(&mut self, now: Time, port: PortId, control: Control) {
@@ -158,8 +163,10 @@ impl Host {
             // Handled above.
             Transport::Request(_) | Transport::Nack(_) => {}
             Transport::Resend(request) => {
+                let request = self.fitted(way, header, request);
+                let (presence, effects) = (Presence::Lost, &mut self.effects);
                 self.uploads
-                    .handle_wanted(now, way, header, request, Presence::Lost, effects)
+                    .handle_wanted(now, way, header, request, presence, effects)
             }
             Transport::Lost(notice) => {
                 match self.downloads.has_asked(&notice.content, request_id) {

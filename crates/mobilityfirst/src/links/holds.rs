@@ -7,7 +7,6 @@
 use core::time::Duration;
 use std::collections::BTreeSet;
 
-use whimbrel_content::ChunkSize;
 use whimbrel_core::{Guid, PortId, Shares, Time};
 
 use super::{ChunkToSend, Link, LinkEvent, Links};
@@ -25,8 +24,6 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 const MAX_ROUND_TRIP: Duration = Duration::from_secs(5);
 /// Bytes per second of a next hop whose rate is not known yet.
 pub(super) const UNMEASURED: u64 = 2 << 20;
-/// Chunks that take longer than this on a link are too large for it.
-pub(super) const MAX_CHUNK_TIME: Duration = Duration::from_secs(4);
 /// A hold is repeated at this interval, ...
 pub(crate) const RENEWAL: Duration = Duration::from_secs(1);
 /// ... or at a longer one on a link of which that would take more than one part in so many. It ends
@@ -509,29 +506,11 @@ impl Links {
             && bytes + outgoing.chunk.size() as u64 > self.allowance(link, &flow, outgoing.from)
     }
 
-    /// Asks for smaller chunks if those of `request` would take long on the fastest link to the
-    /// neighbour on `port`, where they will leave: a chunk that is lost half way, or has become useless, should cost a second of the
-    /// link, not a quarter of an hour.
-    ///
-    /// Who sends over the slow link knows its rate before any chunk of the content has crossed it;
-    /// the receiver would know once the first one has come.
-    pub(crate) fn fit_to_rate(&self, port: PortId, request: &mut Request) {
+    /// Returns the rate of the fastest link to the neighbour on `port`, in bytes per second, as far as
+    /// it is measured.
+    pub(crate) fn rate_to(&self, port: PortId) -> Option<u64> {
         let rates = self.to_same(port).filter_map(|it| it.hop.delivery_rate());
-        let rate = rates.max();
-        let asked =
-            Duration::from_millis(1_000 * (1 << request.chunk_log2) / rate.unwrap_or(u64::MAX));
-        if asked <= MAX_CHUNK_TIME || request.chunks.is_empty() {
-            return;
-        }
-        // A second, within a factor of the square root of two.
-        let fitting = rate.unwrap_or(1).saturating_mul(3) / 2;
-        let log2 = fitting.max(ChunkSize::MIN.bytes()).ilog2() as u8;
-        let chunks = core::mem::take(&mut request.chunks);
-        let asked = Request {
-            chunks,
-            ..request.clone()
-        };
-        *request = asked.in_chunks_of(log2);
+        rates.max()
     }
 
     /// Takes the chunks that are on their way to `client` by the neighbour on `port` from its request.

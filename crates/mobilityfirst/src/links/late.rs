@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use whimbrel_content::ChunkSize;
 use whimbrel_core::{Guid, PortId, Time};
 
-use super::holds::{MAX_CHUNK_TIME, MAX_LEASE, round_trip};
+use super::holds::{MAX_LEASE, round_trip};
 use super::{Link, LinkEvent, Links};
 use crate::chunk::Flow;
+use crate::chunk_size::TOO_LONG;
 use crate::outbox::OfContent;
 use crate::wire::{HoldMode, Stop};
 
@@ -55,7 +56,7 @@ fn late_above(link: &Link, flows: usize) -> Option<u64> {
 /// Returns true if chunks of this size take too long on a link.
 fn is_large(link: &Link, size: u64) -> bool {
     let rate = link.hop.delivery_rate().unwrap_or(u64::MAX);
-    u128::from(size) * 1_000 > u128::from(rate) * MAX_CHUNK_TIME.as_millis()
+    u128::from(size) * 1_000 > u128::from(rate) * TOO_LONG.as_millis()
 }
 
 impl Links {

@@ -116,7 +116,9 @@ pub struct Get {
     pub request: u32,
     /// The content's name.
     pub content: Guid,
-    /// Chunk size as a power of two: 14 (16 KiB) to 22 (4 MiB).
+    /// Largest chunk as a power of two: 14 (16 KiB) to 22 (4 MiB). The source sends smaller ones if the
+    /// path affords no larger ones ([`crate::chunk_size`]), unless [`EXACT_SIZE`](crate::wire::EXACT_SIZE)
+    /// is added.
     pub chunk_log2: u8,
     /// Deliver the chunks in order; otherwise as they arrive.
     pub in_order: bool,

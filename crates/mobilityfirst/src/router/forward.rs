@@ -10,6 +10,7 @@ use super::transit::{Passing, Verdict};
 use super::{Router, Timer};
 use crate::charge::Charge;
 use crate::chunk::{Chunk, Message};
+use crate::chunk_size::Path;
 use crate::links::{ChunkToSend, RENEWAL};
 use crate::next_hops::{NextHops, Spread};
 use crate::room::Room;
@@ -139,7 +140,7 @@ impl Router {
 
     /// Takes from a receiver's Request or Nack the chunks that wait here for the neighbour that it
     /// came from, that this neighbour took a moment ago, or that are stored here for the receiver.
-    /// Asks for smaller chunks if the link to that neighbour is slow. True if no chunks remain: a
+    /// Asks for smaller chunks if the link to that neighbour is thin. True if no chunks remain: a
     /// receiver behind a slow link repeats its request often, and each time its source would send
     /// them in vain.
     fn subtract_known(&mut self, now: Time, from: PortId, chunk: &mut Chunk) -> bool {
@@ -152,7 +153,12 @@ impl Router {
         let was = request.clone();
         self.follow_receiver(now, &chunk.header);
         self.links.note_missing(now, &chunk.header.source, request);
-        self.links.fit_to_rate(from, request);
+        let path = Path {
+            hops: chunk.header.links_behind(),
+            rate: self.links.rate_to(from),
+            ..Path::default()
+        };
+        *request = request.clone().fitted_to(&path);
         self.links
             .subtract_under_way(from, &chunk.header.source, request);
         let asks = (&chunk.header.source, chunk.header.extensions.request);

@@ -62,6 +62,7 @@ pub(super) fn request() -> Request {
     Request {
         content: Guid([7; 32]),
         chunk_log2: 20,
+        is_exact: false,
         reliability: Reliability::Nack,
         chunks: ChunkRanges::from(0..9),
     }

@@ -463,6 +463,7 @@ fn what_is_under_way_to_a_neighbour_by_another_port_is_not_asked_for_again() {
         let request = Request {
             content,
             chunk_log2: 20,
+            is_exact: false,
             reliability: Reliability::Nack,
             chunks: ChunkRanges::from(first..first + 1),
         };
@@ -493,6 +494,7 @@ fn what_has_just_gone_is_not_asked_for_again_by_the_same_request() {
     let request = Request {
         content,
         chunk_log2: 20,
+        is_exact: false,
         reliability: Reliability::Nack,
         chunks: ChunkRanges::from(4..5),
     };
@@ -628,6 +630,7 @@ fn an_observer_answers_a_request_from_its_own_copy() {
         let request = Request {
             content,
             chunk_log2: 20,
+            is_exact: false,
             reliability: Reliability::Nack,
             chunks,
         };

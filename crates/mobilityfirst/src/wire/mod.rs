@@ -46,8 +46,8 @@ pub use network::{
 };
 pub use ranges::{ChunkRanges, MAX_RANGES};
 pub use transport::{
-    ContentKind, Data, DropReason, MAX_FILE_NAME, MAX_MESSAGE, Message, Notice, Reliability,
-    Request, Transport, TransportKind,
+    ContentKind, Data, DropReason, EXACT_SIZE, MAX_FILE_NAME, MAX_MESSAGE, Message, Notice,
+    Reliability, Request, Transport, TransportKind,
 };
 
 use bytes::Buf;

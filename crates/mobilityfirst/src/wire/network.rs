@@ -142,6 +142,11 @@ impl NetworkHeader {
         }
     }
 
+    /// Returns the number of links that its chunk has crossed when it arrives at a node.
+    pub(crate) fn links_behind(&self) -> u8 {
+        HOP_LIMIT.saturating_sub(self.hop_limit).saturating_add(1)
+    }
+
     /// Appends the header and its extension chain for a payload of `payload_len` bytes.
     pub fn encode(&self, payload_len: usize, out: &mut Vec<u8>) {
         let start = out.len();

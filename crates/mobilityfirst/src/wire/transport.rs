@@ -1,15 +1,20 @@
 //! MFTP's messages [MFTP §3.1 to 3.3].
 
 use bytes::{Buf, Bytes};
+use whimbrel_content::ChunkSize;
 use whimbrel_core::Guid;
 
 use super::{ChunkRanges, Reader, WireError, put_short_text};
+use crate::chunk_size::Path;
 
 /// Longest file name that a sender offers, in bytes of UTF-8.
 pub const MAX_FILE_NAME: usize = 255;
 /// Longest payload of a [`Message`], in bytes.
 pub const MAX_MESSAGE: usize = 32 * 1024;
 const FIXED_LEN: usize = 4;
+/// In the octet of a request's chunk size, and in that of a program's: chunks are to have exactly this
+/// size.
+pub const EXACT_SIZE: u8 = 0x80;
 
 /// What the receiver of a content must acknowledge ([MFTP §3.2.2]: "don't care, NACK, ACK").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -129,8 +134,10 @@ pub struct Message {
 pub struct Request {
     /// The content's name.
     pub content: Guid,
-    /// Chunk size of the indices, as a power of two.
+    /// Chunk size of the indices, as a power of two: the largest that the requester takes.
     pub chunk_log2: u8,
+    /// Chunks are to have this size whatever the path affords.
+    pub is_exact: bool,
     /// What the requester will acknowledge.
     pub reliability: Reliability,
     /// The chunks.
@@ -138,6 +145,14 @@ pub struct Request {
 }
 
 impl Request {
+    /// Returns the same bytes, in chunks no larger than this path affords.
+    pub fn fitted_to(self, path: &Path) -> Request {
+        match ChunkSize::from_code(self.chunk_log2) {
+            Some(most) if !self.is_exact => self.in_chunks_of(path.affords(most).code()),
+            _ => self,
+        }
+    }
+
     /// Returns the same bytes as smaller chunks; as it is if chunks are no larger than that.
     pub fn in_chunks_of(mut self, chunk_log2: u8) -> Request {
         if chunk_log2 < self.chunk_log2 {
@@ -404,7 +419,8 @@ impl Message {
 impl Request {
     fn encode_fields(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.content.as_bytes());
-        out.extend_from_slice(&[self.chunk_log2, 0, 0, 0]);
+        let exact = if self.is_exact { EXACT_SIZE } else { 0 };
+        out.extend_from_slice(&[self.chunk_log2 | exact, 0, 0, 0]);
         self.chunks.encode(out);
     }
 
@@ -413,7 +429,8 @@ impl Request {
         reliability: Reliability,
     ) -> Result<Request, WireError> {
         let content = reader.guid()?;
-        let chunk_log2 = checked_log2(reader.u8()?)?;
+        let size = reader.u8()?;
+        let chunk_log2 = checked_log2(size & !EXACT_SIZE)?;
         // Three octets for the window of end-to-end flow control [MFTP §3.4.2]; zero means
         // none.
         let _window = reader.take(3)?;
@@ -421,6 +438,7 @@ impl Request {
         Ok(Request {
             content,
             chunk_log2,
+            is_exact: size & EXACT_SIZE != 0,
             reliability,
             chunks,
         })
@@ -479,9 +497,9 @@ mod tests {
     }
 
     prop_compose! {
-        fn any_request()(content in any_guid(), chunk_log2 in 14u8..=22, reliability in any_reliability(),
-                         chunks in any_ranges()) -> Request {
-            Request { content, chunk_log2, reliability, chunks }
+        fn any_request()(content in any_guid(), chunk_log2 in 14u8..=22, is_exact: bool,
+                         reliability in any_reliability(), chunks in any_ranges()) -> Request {
+            Request { content, chunk_log2, is_exact, reliability, chunks }
         }
     }
 

@@ -50,8 +50,8 @@ pub struct FetchOptions {
     /// The destination. If that is a folder, a fetched folder becomes one in it; if nothing exists
     /// there, the content gets that path.
     pub output: Destination,
-    /// The unit of transfer to ask for.
-    pub chunk_size: ChunkSize,
+    /// The size of chunks; `None` for such as the path affords.
+    pub chunk_size: Option<ChunkSize>,
     /// Give up after this long without new data.
     pub timeout: Option<Duration>,
     /// Time for which chunks may be missing before their source is told; `None` for the host's own.

@@ -32,7 +32,7 @@ const KEEP_INTERVAL: Duration = Duration::from_secs(1);
 const TELL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) struct Fetch {
-    pub(super) chunk_size: ChunkSize,
+    pub(super) chunk_size: Option<ChunkSize>,
     pub(super) timeout: Option<Duration>,
     pub(super) nack_timeout_ms: u32,
     pub(super) limit: Option<u64>,

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use bytes::Bytes;
 use whimbrel_content::Assembly;
 use whimbrel_mobilityfirst::local::{Get, LocalChunk, LocalEvent, LocalRequest, greeting};
+use whimbrel_mobilityfirst::wire::EXACT_SIZE;
 
 mod folders;
 mod updates;
@@ -59,7 +60,7 @@ fn write_event(stream: &mut UnixStream, event: &LocalEvent) -> Option<()> {
 }
 
 fn chunk_of(shelf: &Shelf, get: &Get, index: u32) -> LocalChunk {
-    let chunk_size = ChunkSize::from_code(get.chunk_log2).unwrap();
+    let chunk_size = ChunkSize::from_code(get.chunk_log2 & !EXACT_SIZE).unwrap();
     let offer = shelf.offers().find_map(|offer| match offer {
         LocalRequest::Publish(publish) if publish.content == get.content => Some(publish),
         _ => None,
@@ -69,7 +70,7 @@ fn chunk_of(shelf: &Shelf, get: &Get, index: u32) -> LocalChunk {
     LocalChunk {
         request: get.request,
         index,
-        chunk_log2: get.chunk_log2,
+        chunk_log2: chunk_size.code(),
         content_len: publish.content_len,
         len_proven: true,
         kind: publish.kind,
@@ -109,7 +110,7 @@ fn play_host(mut stream: UnixStream, shelf: &Shelf, manners: Manners) -> usize {
         } else {
             Assembly::decode(&get.resume).unwrap()
         };
-        let chunk_size = ChunkSize::from_code(get.chunk_log2).unwrap();
+        let chunk_size = ChunkSize::from_code(get.chunk_log2 & !EXACT_SIZE).unwrap();
         let length = chunk_of(shelf, &get, 0).content_len;
         for index in 0..chunk_size.count(length) as u32 {
             let range = chunk_size.range(index.into(), length).unwrap();
@@ -190,7 +191,7 @@ impl Scene {
             let options = FetchOptions {
                 content,
                 output,
-                chunk_size: ChunkSize::GROUP,
+                chunk_size: Some(ChunkSize::GROUP),
                 timeout,
                 nack_timeout: None,
                 limit: self.limit,
@@ -424,7 +425,7 @@ fn asking_to_stop_keeps_what_has_come_and_patience_has_an_end() {
     let options = FetchOptions {
         content: name,
         output: output(),
-        chunk_size: ChunkSize::GROUP,
+        chunk_size: Some(ChunkSize::GROUP),
         timeout: Some(Duration::from_millis(300)),
         nack_timeout: None,
         limit: Some(1 << 40),

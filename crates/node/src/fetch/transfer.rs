@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use whimbrel_content::{Assembly, ChunkSize, Offer, Proof, Refusal, Verified};
 use whimbrel_core::Guid;
+use whimbrel_mobilityfirst::chunk_size::asked;
 use whimbrel_mobilityfirst::local::{Get, LocalChunk, LocalRequest};
 use whimbrel_mobilityfirst::wire::Reliability;
 
@@ -47,14 +48,14 @@ impl Transfer {
     pub(super) fn request(
         &self,
         request: u32,
-        chunk_size: ChunkSize,
+        chunk_size: Option<ChunkSize>,
         nack_timeout_ms: u32,
     ) -> LocalRequest {
         let begun = self.assembly.verified_bytes() > 0;
         LocalRequest::Get(Get {
             request,
             content: self.content,
-            chunk_log2: chunk_size.code(),
+            chunk_log2: asked(chunk_size),
             in_order: matches!(self.sink, Sink::Stream(_)),
             reliability: Reliability::Nack,
             nack_timeout_ms,

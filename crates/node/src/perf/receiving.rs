@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest};
-use whimbrel_mobilityfirst::wire::Reliability;
+use whimbrel_mobilityfirst::wire::{EXACT_SIZE, Reliability};
 
 use super::AGAIN;
 use super::words::Word;
@@ -202,7 +202,7 @@ fn get(request: u32, content: Guid, chunk_log2: u8, caller: Guid) -> LocalReques
     let get = Get {
         request,
         content,
-        chunk_log2,
+        chunk_log2: chunk_log2 | EXACT_SIZE,
         in_order: false,
         reliability: Reliability::Nack,
         nack_timeout_ms: 0,

@@ -109,8 +109,8 @@ pub struct Load {
     /// Time after which a receiver of MobilityFirst requests missing chunks again;
     /// `None` for the host's default.
     pub nack_timer: Option<Duration>,
-    /// The size of the chunks that a receiver of MobilityFirst asks for.
-    pub chunk: ChunkSize,
+    /// The size of the chunks of a load over MobilityFirst; `None` for such as the path affords.
+    pub chunk: Option<ChunkSize>,
     /// The congestion control of the kernel's TCP.
     pub congestion: CongestionControl,
     /// Octets of a segment over NDN.

@@ -262,7 +262,7 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         start: section.start,
         within: section.within,
         nack_timer: section.nack_timer,
-        chunk: chunk.unwrap_or(ChunkSize::DEFAULT),
+        chunk,
         congestion: section.congestion.unwrap_or_default(),
         segment: section.segment.map_or(SEGMENT, |octets| octets as usize),
         pipeline: section.pipeline.unwrap_or_default(),

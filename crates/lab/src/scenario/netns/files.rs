@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use whimbrel_content::ChunkSize;
 
 use super::daemons::{Daemons, socket_of};
 use super::get::watch_get;
@@ -241,8 +240,8 @@ impl Receiver<'_> {
         if let Some(timer) = self.load.nack_timer {
             command.args(["--nack-timeout", &format!("{} ms", timer.as_millis())]);
         }
-        if self.load.chunk != ChunkSize::DEFAULT {
-            command.args(["--chunk-size", &format!("{} B", self.load.chunk.bytes())]);
+        if let Some(chunk) = self.load.chunk {
+            command.args(["--chunk-size", &format!("{} B", chunk.bytes())]);
         }
         if self.load.pipeline != Pipeline::default() {
             command.args(["--pipeline-type", self.load.pipeline.name()]);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use whimbrel_core::{Guid, SeededRng, Time, WallClock};
+use whimbrel_mobilityfirst::chunk_size::asked;
 use whimbrel_mobilityfirst::host::HostEvent;
 use whimbrel_mobilityfirst::local::{Get, LocalChunk, LocalEvent, LocalRequest, Publish};
 use whimbrel_mobilityfirst::wire::{ContentKind, Reliability};
@@ -316,7 +317,7 @@ impl World<'_> {
             let get = Get {
                 request,
                 content,
-                chunk_log2: known.chunk.code(),
+                chunk_log2: asked(known.chunk),
                 in_order: false,
                 reliability: Reliability::Nack,
                 nack_timeout_ms: known.nack_timer.map_or(0, |timer| {

@@ -214,6 +214,7 @@ impl Downloads {
         let ack = Request {
             content,
             chunk_log2,
+            is_exact: false,
             reliability: Reliability::Ack,
             chunks,
         };

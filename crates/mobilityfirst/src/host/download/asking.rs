@@ -42,6 +42,7 @@ impl Downloads {
         let request = Request {
             content: download.content,
             chunk_log2: download.chunk_size.code(),
+            is_exact: download.is_exact,
             reliability: download.reliability,
             chunks,
         };
@@ -109,6 +110,7 @@ impl Downloads {
             let request = Request {
                 content: download.content,
                 chunk_log2: download.chunk_size.code(),
+                is_exact: download.is_exact,
                 reliability: download.reliability,
                 chunks,
             };
@@ -207,6 +209,7 @@ impl Downloads {
         let stop = Request {
             content,
             chunk_log2,
+            is_exact: false,
             reliability: Reliability::DontCare,
             chunks,
         };
@@ -374,6 +377,7 @@ impl Downloads {
             let request = Request {
                 content: download.content,
                 chunk_log2: download.chunk_size.code(),
+                is_exact: download.is_exact,
                 reliability: download.reliability,
                 chunks: ChunkRanges::from(last..last + 1),
             };

@@ -85,6 +85,7 @@ impl Downloads {
         let request = Request {
             content: download.content,
             chunk_log2: download.chunk_size.code(),
+            is_exact: download.is_exact,
             reliability: download.reliability,
             chunks,
         };

@@ -24,7 +24,9 @@ use super::effects::{Effects, Uplink};
 use super::shares::Shares;
 use super::status::DownloadStatus;
 use super::{App, Timer};
+use crate::chunk_size::Path;
 use crate::local::{FailReason, Get, LocalEvent, TransferState};
+use crate::wire::EXACT_SIZE;
 use one::Download;
 
 /// For this long after a content was fetched, its source takes the chunks that it sent for under
@@ -175,6 +177,16 @@ impl Downloads {
     }
 }
 
+/// Returns what is known of the path of what is missing of a content, at the start of a download.
+fn rest_of(assembly: &Assembly) -> Path {
+    let missing = assembly.missing().map(|gap| gap.end - gap.start).sum();
+    Path {
+        bytes: assembly.expected_len().map(|_| missing),
+        hops: 1,
+        ..Path::default()
+    }
+}
+
 impl Downloads {
     pub(in crate::host) fn start_download(
         &mut self,
@@ -192,7 +204,8 @@ impl Downloads {
                 .ok()
                 .filter(|assembly| assembly.root() == get.content)
         };
-        let (Some(assembly), Some(chunk_size)) = (assembly, ChunkSize::from_code(get.chunk_log2))
+        let (Some(assembly), Some(chunk_size)) =
+            (assembly, ChunkSize::from_code(get.chunk_log2 & !EXACT_SIZE))
         else {
             return effects.tell(
                 app,
@@ -226,7 +239,11 @@ impl Downloads {
         };
         let id = self.next_id;
         self.next_id += 1;
-        let chunk_size = assembly.chunk_size_of_rest(chunk_size);
+        let mut chunk_size = assembly.chunk_size_of_rest(chunk_size);
+        // Its source knows the length of the whole, not of the rest.
+        if get.chunk_log2 & EXACT_SIZE == 0 && assembly.verified_bytes() > 0 {
+            chunk_size = rest_of(&assembly).affords(chunk_size);
+        }
         let share = self.shares.open(app);
         let mut download = Download::new(now, app, &get, assembly, chunk_size, nack_timeout, share);
         download.request_id = core::hash::BuildHasher::hash_one(&self.draw, id);

@@ -12,7 +12,7 @@ use super::super::effects::Uplink;
 use super::super::shares::{Load, Share};
 use super::super::status::DownloadStatus;
 use crate::local::{Get, LocalChunk, TransferState};
-use crate::wire::{ChunkRanges, MAX_RANGES, Reliability};
+use crate::wire::{ChunkRanges, EXACT_SIZE, MAX_RANGES, Reliability};
 
 /// Pause before a request that nobody has answered also goes to the next provider, as the "Connection
 /// Attempt Delay" of RFC 8305, section 5, of which the default is 250 ms and the most 2 s: a request
@@ -43,6 +43,8 @@ pub(super) struct Download {
     // The inbound peer that is asked, in place of the network.
     pub(super) caller: Option<Guid>,
     pub(super) chunk_size: ChunkSize,
+    // Chunks are to have this size whatever the path affords.
+    pub(super) is_exact: bool,
     pub(super) in_order: bool,
     pub(super) reliability: Reliability,
     pub(super) nack_timeout: Duration,
@@ -112,6 +114,7 @@ impl Download {
             content: get.content,
             caller: None,
             chunk_size,
+            is_exact: get.chunk_log2 & EXACT_SIZE != 0,
             in_order: get.in_order,
             reliability: get.reliability,
             nack_timeout,
@@ -287,8 +290,8 @@ impl Download {
         self.assembly.is_complete() && self.held.is_empty()
     }
 
-    /// Follows a source whose chunks are smaller than requested, because a link on the way is too
-    /// slow for larger ones: the rest is requested in the same size.
+    /// Follows a source whose chunks are smaller than requested, because the path affords no larger
+    /// ones: the rest is requested in the same size, and the program takes so many more at one time.
     pub(super) fn follow_size(&mut self, size: ChunkSize, index: u32) {
         if size >= self.chunk_size {
             return;
@@ -297,6 +300,8 @@ impl Download {
         self.under_way = self.under_way.divided(parts);
         self.under_way.remove_range(index..index.saturating_add(1));
         self.window = self.window.map(|window| window << parts);
+        // One at a time stays one at a time.
+        self.credit = 1 + (self.credit - 1).saturating_mul(1 << parts);
         self.chunk_packets = (self.chunk_packets >> parts).max(1);
         self.interval /= 1 << parts;
         self.chunk_size = size;

@@ -16,6 +16,7 @@ fn ask(uploads: &mut Uploads, effects: &mut Effects, client: u8, way: Way, count
         let request = Request {
             content,
             chunk_log2: 16,
+            is_exact: false,
             reliability: Reliability::Nack,
             chunks: ChunkRanges::all(),
         };
