@@ -9,6 +9,7 @@
 //! | `fairness` | `fairness` | shares of one bottleneck, beside TCP and beside itself |
 //! | `simulator` | `simulator` | packet events per second on one core with a million |
 //! | `memory` | `memory` | a router's resident memory under a flood with its formula's bound |
+//! | [`grid`] | `grid`, a command of its own | laws of congestion control over links with troubles, the worst cells first |
 //! | [`ndn`] | `ndn` | an NDN router between two programs with a bare relay; its pipeline, and a file over two routers, with their targets |
 //!
 //! Protocols are measured with a user's parameters.
@@ -20,6 +21,7 @@
 mod error;
 mod fairness;
 mod goodput;
+pub mod grid;
 mod machine;
 mod memory;
 pub mod ndn;

@@ -25,6 +25,7 @@ fn help_has_an_example_all_parts_and_the_exit_codes() {
         "memory",
         "ndn  ",
         "ndn-soak",
+        "bench grid",
         "--strict",
     ];
     for word in words {
@@ -42,12 +43,16 @@ fn help_has_an_example_all_parts_and_the_exit_codes() {
 
 #[test]
 fn wrong_arguments_are_exit_code_2() {
-    let cases: [&[&str]; 5] = [
+    let cases: [&[&str]; 9] = [
         &["bench", "speed"],
         &["bench", "loss", "--backend", "moon"],
         &["bench", "--seed", "many"],
         &["bench", "peer-server", "--carrier", "pigeon"],
         &["bench", "ndn-soak", "--minutes", "0"],
+        &["bench", "grid", "--law", "vegas"],
+        &["bench", "grid", "--law", "kernel-bbr"],
+        &["bench", "grid", "--random", "0"],
+        &["bench", "grid", "--jobs", "0"],
     ];
     for case in cases {
         let (code, _, err) = finished(whimbrel().args(case));
@@ -231,4 +236,34 @@ fn a_short_soak_reports_its_observations_and_a_verdict() {
     );
     let passed = report["memory_holds"] == true && report["complete"] == true;
     assert_eq!(code, if passed { 0 } else { 10 });
+}
+
+#[test]
+fn a_grid_prints_each_law_and_writes_its_numbers_and_pictures() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = whimbrel();
+    command.args([
+        "bench",
+        "grid",
+        "--random",
+        "2",
+        "--law",
+        "cubic,bottleneck",
+    ]);
+    command.args(["--worst", "1", "--jobs", "1", "--output"]);
+    let (code, out, err) = finished(command.arg(folder.path()));
+    assert_eq!(code, 0, "{err}");
+    assert!(out.starts_with("2 random links, sim, seed 1"), "{out}");
+    assert_eq!(out.lines().filter(|line| line.contains("BDP")).count(), 2);
+    let text = std::fs::read_to_string(folder.path().join("grid.json")).unwrap();
+    let json: Value = serde_json::from_str(&text).unwrap();
+    for law in ["cubic", "bottleneck"] {
+        let reached = &json["cells"][1]["laws"][law];
+        assert!(
+            reached["goodput_bit_per_s"].as_f64().unwrap() > 0.0,
+            "{json}"
+        );
+        assert!(reached["ping_median_ns"].as_u64().unwrap() > 0, "{json}");
+    }
+    assert!(folder.path().join("grid.svg").exists());
 }

@@ -11,7 +11,7 @@ use whimbrel_bench::peer::{self, PeerCarrier, PeerEnd};
 use whimbrel_bench::{BenchError, BenchOptions, Part};
 use whimbrel_lab::study::Backend;
 
-use super::{Outcome, json_line, out};
+use super::{Outcome, bench_grid, json_line, out};
 use crate::exit::{Exit, Failure};
 use crate::progress;
 
@@ -27,7 +27,8 @@ pub(crate) const HELP: &str = "Example:\n  whimbrel bench loss outage --backend 
     memory     a router's memory under a flood, over its configured bound (<= 1)\n  \
     ndn        a router between two programs over a bare relay (>= 0.5) and over 150,000 exchanges/s, its pipeline alone\n             \
     over 1,000,000, a file over two routers over 3 Gbit/s (>= 1)\n\n\
-    `whimbrel bench ndn-soak` keeps a router at half of its peak load for minutes and checks its memory.\n\n\
+    `whimbrel bench ndn-soak` keeps a router at half of its peak load for minutes and checks its memory.\n\
+    `whimbrel bench grid` compares laws of congestion control over links that jitter, lose and reorder.\n\n\
     Exit codes:\n  \
     0    measured, whether or not each target is met\n  \
     1    any other failure\n  \
@@ -110,6 +111,9 @@ enum End {
     NdnConsumer(ConsumerArguments),
     /// Keep an NDN router at half of its peak load; fails if its memory grows or a packet is lost
     NdnSoak(SoakArguments),
+    /// Compare laws of congestion control over links with troubles; the worst cells come first
+    #[command(after_help = bench_grid::HELP)]
+    Grid(bench_grid::GridArguments),
 }
 
 #[derive(Args, Debug)]
@@ -225,6 +229,7 @@ pub(crate) fn run(arguments: Bench) -> Outcome {
         }
         End::NdnConsumer(consumer) => consume(consumer)?,
         End::NdnSoak(arguments) => return soak(&arguments),
+        End::Grid(arguments) => return bench_grid::run(arguments),
     }
     Ok(Exit::Done)
 }
@@ -330,7 +335,7 @@ fn measure(arguments: Bench) -> Outcome {
     })
 }
 
-fn spinner(quiet: bool) -> ProgressBar {
+pub(super) fn spinner(quiet: bool) -> ProgressBar {
     let spinner = progress::bar(!quiet, 4);
     let style = ProgressStyle::with_template("{spinner} {elapsed} {prefix}: {wide_msg}");
     spinner.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));

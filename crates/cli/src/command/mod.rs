@@ -3,6 +3,7 @@
 pub(crate) mod access;
 mod attack;
 pub(crate) mod bench;
+mod bench_grid;
 mod callers;
 mod code;
 pub(crate) mod configure;

@@ -188,6 +188,12 @@ impl Links {
             let record = divided.record(branch.port);
             let given = record.bytes;
             let mut here = measure(link, flow, bytes);
+            if let Some(idle) = divided.idle_since(branch.port)
+                && link.outbox.flows() == 0
+            {
+                // Nothing measures the path, and its queue drains.
+                here.let_drain(now.since(idle));
+            }
             let carried = given + link.outbox.waiting(flow).0;
             here.has_room &= branch.address.is_none()
                 || !self.awaits_pace(now, flow, branch.port, carried, record.first_given);

@@ -43,6 +43,8 @@ pub(crate) struct Record {
     pub(crate) suspicions: u32,
     /// The time of its first chunk.
     pub(crate) first_given: Option<Time>,
+    // The time of its last delivery.
+    delivered_at: Option<Time>,
     // Bytes delivered and given in the current review.
     lately: u64,
     given: u64,
@@ -248,6 +250,13 @@ impl DividedFlow {
         record.map(|it| it.busy_since)
     }
 
+    /// Returns the time of the last delivery on a port whose branch has had no chunk since.
+    pub(crate) fn idle_since(&self, port: PortId) -> Option<Time> {
+        let is_busy = self.under_way.values().any(|it| it.ports.contains(&port));
+        let record = self.records.get(&port).filter(|_| !is_busy);
+        record.and_then(|it| it.delivered_at)
+    }
+
     /// Drops the waiting copy of the next chunk, which all usable branches carry already.
     pub(crate) fn drop_copy(&mut self) {
         if let Some(copy) = self.queue.pop_front() {
@@ -268,6 +277,7 @@ impl DividedFlow {
         self.delivered += chunk.bytes;
         let record = self.records.entry(port).or_default();
         record.bytes += chunk.bytes;
+        record.delivered_at = Some(now);
         record.lately += chunk.bytes;
         for (_, earlier) in self.under_way.range_mut(..order) {
             earlier.overtaken += chunk.bytes;

@@ -63,6 +63,14 @@ impl Measured {
         self.least_round_trip / 2 + queue + self.round_trip * self.repairs(bytes)
     }
 
+    /// Takes into account that nothing has been sent for `idle`: so much of the queue on the path has drained.
+    pub fn let_drain(&mut self, idle: Duration) {
+        self.round_trip = self
+            .round_trip
+            .saturating_sub(idle)
+            .max(self.least_round_trip);
+    }
+
     /// Returns the time until a chunk of `bytes` bytes is complete at the other end if it is given to the
     /// branch now.
     pub fn finish(&self, bytes: u64) -> Duration {
@@ -185,6 +193,21 @@ mod tests {
         assert_eq!(lossy.repairs(1 << 20), 2);
         let clean = branch(10, 100, 0, true);
         assert!(lossy.finish(1 << 20) >= clean.finish(1 << 20) + Duration::from_millis(200));
+    }
+
+    #[test]
+    fn the_queue_of_an_idle_branch_drains_and_its_path_does_not_get_shorter() {
+        let queued = |idle_ms| {
+            let mut late = branch(10, 40, 0, true);
+            late.round_trip = Duration::from_millis(600);
+            late.let_drain(Duration::from_millis(idle_ms));
+            late
+        };
+        let fast = branch(100, 40, CHUNK, false);
+        // The fast one alone would have sent all that waits after 360 ms.
+        assert_eq!(choose(&[fast, queued(0)], wanted(4 << 20)), None);
+        assert_eq!(choose(&[fast, queued(400)], wanted(4 << 20)), Some(1));
+        assert_eq!(queued(10_000), branch(10, 40, 0, true));
     }
 
     prop_compose! {

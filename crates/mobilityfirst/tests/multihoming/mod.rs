@@ -10,7 +10,7 @@ use whimbrel_gnrs::{
     Address, KeyPair, MemoryStore, Record, Server, ServerConfig, Statement, Store,
     StoreLimits as RecordLimits,
 };
-use whimbrel_link::HopConfig;
+use whimbrel_link::{HopConfig, Pacing};
 use whimbrel_mobilityfirst::chunk::Chunk;
 use whimbrel_mobilityfirst::host::interfaces::LinkTerms;
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent, LinkPolicy};
@@ -22,7 +22,7 @@ use whimbrel_mobilityfirst::router::{
 };
 use whimbrel_mobilityfirst::split::SplitConfig;
 use whimbrel_mobilityfirst::wire::{ContentKind, Reliability};
-use whimbrel_sim::link::{LinkSpec, Loss, QueueLimit};
+use whimbrel_sim::link::{Change, LinkSpec, Loss, QueueLimit, Rate, Reorder};
 use whimbrel_sim::testbed::{Fault, Net};
 use whimbrel_sim::{AnyMachine, DuplexLink};
 
@@ -40,9 +40,22 @@ pub(crate) struct Access {
     pub(crate) round_trip: Duration,
     /// Part of the packets that is lost, both ways.
     pub(crate) loss: f64,
+    /// Mean length of a burst of losses, in packets; 1: each on its own.
+    pub(crate) burst: f64,
     /// Bytes that wait for the link at most, as time.
     pub(crate) queue: Option<Duration>,
+    /// Jitter of each direction.
+    pub(crate) jitter: Duration,
+    /// Share of the packets that fall behind, and by how much.
+    pub(crate) reorder: (f64, Duration),
+    /// Share of the packets that arrive twice.
+    pub(crate) duplicate: f64,
+    /// The rate changes to this part of it and back, each time after this long.
+    pub(crate) steps: Option<(f64, Duration)>,
 }
+
+/// Steps of the rate in a run, at most.
+const STEPS: u32 = 400;
 
 impl Access {
     pub(crate) fn new(mbit: u64, round_trip_ms: u64) -> Access {
@@ -50,7 +63,12 @@ impl Access {
             rate: mbit * 1_000_000,
             round_trip: Duration::from_millis(round_trip_ms),
             loss: 0.0,
+            burst: 1.0,
             queue: None,
+            jitter: Duration::ZERO,
+            reorder: (0.0, Duration::ZERO),
+            duplicate: 0.0,
+            steps: None,
         }
     }
 
@@ -60,12 +78,29 @@ impl Access {
         DuplexLink::symmetric(LinkSpec {
             queue: QueueLimit::Bytes(bytes.max(64 << 10)),
             overhead: OVERHEAD,
-            loss: match self.loss {
-                loss if loss > 0.0 => Loss::Independent(loss),
-                _ => Loss::None,
-            },
+            loss: Loss::in_bursts(self.loss, self.burst),
+            jitter: self.jitter,
+            reorder: (self.reorder.0 > 0.0).then_some(Reorder {
+                probability: self.reorder.0,
+                extra_delay: self.reorder.1,
+            }),
+            duplicate: self.duplicate,
+            changes: self.changes(),
             ..LinkSpec::new(self.rate, self.round_trip / 2)
         })
+    }
+
+    fn changes(&self) -> Vec<Change> {
+        let Some((part, every)) = self.steps else {
+            return Vec::new();
+        };
+        let low = (self.rate as f64 * part) as u64;
+        let step = |number: u32| Change {
+            at: every * number,
+            rate: Some(Rate::Fixed(if number % 2 == 1 { low } else { self.rate })),
+            ..Change::default()
+        };
+        (1..STEPS).map(step).collect()
     }
 }
 
@@ -85,6 +120,8 @@ pub(crate) enum Place {
 pub(crate) struct Make {
     pub(crate) place: Place,
     pub(crate) split: SplitConfig,
+    /// The law by which all hops send.
+    pub(crate) pacing: Pacing,
     pub(crate) policy: LinkPolicy,
     /// Bits per second of the links that are no bottleneck.
     pub(crate) wire: u64,
@@ -107,6 +144,7 @@ impl Default for Make {
         Make {
             place: Place::OneRouter,
             split: SplitConfig::default(),
+            pacing: HopConfig::plain(Guid([0; 32]), 1472).pacing,
             policy: LinkPolicy::All,
             wire: 1_000_000_000,
             chunk_log2: 20,
@@ -139,12 +177,15 @@ pub(crate) struct World {
     told: Option<serde_json::Value>,
 }
 
-fn router_config(number: u8, names: bool, routes: Vec<Route>, split: SplitConfig) -> RouterConfig {
+fn router_config(number: u8, names: bool, routes: Vec<Route>, make: &Make) -> RouterConfig {
     let guid = Guid([number; 32]);
     RouterConfig {
         guid,
         wall: WALL,
-        hop: HopConfig::plain(guid, 1472),
+        hop: HopConfig {
+            pacing: make.pacing,
+            ..HopConfig::plain(guid, 1472)
+        },
         buffer_packets: 32_768,
         store: StoreLimits {
             total: 1 << 30,
@@ -155,16 +196,21 @@ fn router_config(number: u8, names: bool, routes: Vec<Route>, split: SplitConfig
         default_route: None,
         name_servers: if names { vec![0] } else { Vec::new() },
         proxy: ProxyPolicy::default(),
-        split,
+        split: make.split,
     }
 }
 
 fn host(secret: u8, make: &Make) -> AnyMachine<HostEvent> {
+    let defaults = HostConfig::new(KeyPair::from_secret(&[secret; 32]), WALL);
     let config = HostConfig {
         policy: make.policy,
         terms: (0..).zip(make.terms).collect(),
         split: make.split,
-        ..HostConfig::new(KeyPair::from_secret(&[secret; 32]), WALL)
+        hop: HopConfig {
+            pacing: make.pacing,
+            ..defaults.hop
+        },
+        ..defaults
     };
     AnyMachine::plain(Host::new(
         config,
@@ -232,7 +278,7 @@ impl World {
             let others = (0..=access).filter(|other| number > 0 && *other > 0 && *other != number);
             let by_core = NextHop::Neighbour(Guid([100; 32]));
             let routes = others.map(|other| Route::new(Guid([100 + other; 32]), by_core));
-            let config = router_config(100 + number, far, routes.collect(), make.split);
+            let config = router_config(100 + number, far, routes.collect(), &make);
             let rng = SeededRng::new(make.seed + u64::from(number));
             let mut router = Router::new(config, rng);
             if make.swallows && number == 2 {

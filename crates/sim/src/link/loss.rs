@@ -77,6 +77,17 @@ impl GilbertElliott {
 }
 
 impl Loss {
+    /// Returns losses of this rate in bursts of this mean length in frames, or independent ones for a length of 1.
+    pub fn in_bursts(loss_rate: f64, mean_burst: f64) -> Loss {
+        if loss_rate <= 0.0 {
+            Loss::None
+        } else if mean_burst <= 1.0 {
+            Loss::Independent(loss_rate)
+        } else {
+            Loss::GilbertElliott(GilbertElliott::bursts(loss_rate, mean_burst))
+        }
+    }
+
     /// Checks that all parameters are probabilities.
     pub fn validate(&self) -> Result<(), ProbabilityError> {
         let all = match self {

@@ -3,11 +3,12 @@
 //! All delays are **one-way**: where a source gives a round trip, each direction has half of it,
 //! and the preset says so. The two directions are independent, so contention between them on a
 //! half-duplex radio is not modelled. A queue holds one round trip's worth of data unless the
-//! source gives its size; sources seldom do.
+//! source gives its size; sources seldom do. Jitter is uniform here, whatever its distribution in the source, and a link has
+//! none if its source gives none.
 
 use core::time::Duration;
 
-use super::{LinkSpec, Loss, QueueLimit};
+use super::{Change, LinkSpec, Loss, QueueLimit};
 
 /// Two directions of an access link.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +41,7 @@ pub fn presets() -> Vec<Preset> {
     vec![
         wifi_80211g_54(),
         lossy_wifi(),
+        busy_wifi(),
         lte(),
         umts(),
         geo_satellite(),
@@ -94,15 +96,46 @@ fn lossy_wifi() -> Preset {
     }
 }
 
+fn busy_wifi() -> Preset {
+    let retry = Duration::from_micros(7_500);
+    let busy = LinkSpec {
+        delay: retry,
+        jitter: retry,
+        ..wifi_air()
+    };
+    Preset {
+        name: "busy-wifi",
+        summary: "wifi-80211g-54 among stations that do not hear each other: frames wait for up to 15 ms",
+        source: "as wifi-80211g-54; jitter: [C4], wifi-jitter.md, whose model repeats collided frames after multiples of \
+                 7.5 ms. A mean delay of one such interval is taken. Its tail, to 200 ms, is left to the scenario's outages",
+        uplink: busy.clone(),
+        downlink: busy,
+    }
+}
+
 fn lte() -> Preset {
+    let jitters = |spec: LinkSpec| LinkSpec {
+        jitter: millis(4),
+        ..spec
+    };
     Preset {
         name: "lte",
         summary: "4G at the median of a 2012 measurement",
         source: "J. Huang et al., \"A Close Examination of Performance and Power Characteristics of 4G LTE \
                  Networks\", MobiSys 2012, abstract: medians 13 Mbit/s down, 6 Mbit/s up. Round trip 55 ms, half \
-                 each way: Catchpoint, \"Network Latency: 4G\", Performance Calendar 2013 (median ping)",
-        uplink: access(6_000_000, Duration::from_micros(27_500), millis(250)),
-        downlink: access(13_000_000, Duration::from_micros(27_500), millis(250)),
+                 each way: Catchpoint, \"Network Latency: 4G\", Performance Calendar 2013 (median ping). Jitter: a block \
+                 that the radio repeats comes 8 ms later (3GPP TS 36.321, HARQ round trip of FDD). Its changes of rate are \
+                 left to the scenario's traces",
+        uplink: jitters(access(
+            6_000_000,
+            Duration::from_micros(27_500),
+            millis(250),
+        )),
+        downlink: jitters(access(
+            13_000_000,
+            Duration::from_micros(27_500),
+            millis(250),
+        )),
     }
 }
 
@@ -129,15 +162,47 @@ fn geo_satellite() -> Preset {
     }
 }
 
+/// Time between two hand-overs of Starlink, and what each of them does to the link.
+const HAND_OVER_EVERY: Duration = Duration::from_secs(15);
+const HAND_OVER_LASTS: Duration = Duration::from_millis(215);
+const HAND_OVER_DELAY: Duration = Duration::from_millis(20);
+const HAND_OVER_LOSS: f64 = 0.5;
+/// Hand-overs of the preset: those of ten minutes, a scenario's default limit.
+const HAND_OVERS: u32 = 40;
+
+/// Returns a link with Starlink's jitter, its loss, and its hand-overs.
+fn handed_over(link: LinkSpec) -> LinkSpec {
+    let (delay, loss) = (link.delay, Loss::Independent(0.01));
+    let change = |at, delay, loss| Change {
+        at,
+        delay: Some(delay),
+        loss: Some(loss),
+        ..Change::default()
+    };
+    let hand_over = |number: u32| {
+        let (at, lost) = (HAND_OVER_EVERY * number, Loss::Independent(HAND_OVER_LOSS));
+        let begin = change(at, delay + HAND_OVER_DELAY, lost);
+        [begin, change(at + HAND_OVER_LASTS, delay, loss)]
+    };
+    LinkSpec {
+        jitter: millis(7),
+        changes: (1..=HAND_OVERS).flat_map(hand_over).collect(),
+        ..link.with_loss(loss)
+    }
+}
+
 fn leo_satellite() -> Preset {
     Preset {
         name: "leo-satellite",
-        summary: "a constellation in low orbit",
+        summary: "a constellation in low orbit, with a hand-over every 15 s for ten minutes",
         source: "Starlink's medians, Ookla Speedtest Q4 2021 (USA): 104.97 Mbit/s down, 12.04 Mbit/s up, latency 40 ms \
-                 round trip, half each way. Its losses at hand-over (IMC 2022, \"A browser-side view of Starlink \
-                 connectivity\": up to 50 % for moments) are left to the scenario's changes and outages",
-        uplink: access(12_040_000, millis(20), millis(40)),
-        downlink: access(104_970_000, millis(20), millis(40)),
+                 round trip, half each way. [STARLINK]: a mean difference of 6.7 ms between successive round trips \
+                 (7 ms of jitter each way), 1 to 2 % loss that is no congestion (1 % here, the rest at hand-overs), and at \
+                 each hand-over 30 to 50 ms more (20 ms each way). [STARLINK-DELAY]: that lasts 140 ms after it and 75 ms \
+                 before it. Its losses: up to half of the packets (IMC 2022, \"A browser-side view of Starlink \
+                 connectivity\")",
+        uplink: handed_over(access(12_040_000, millis(20), millis(40))),
+        downlink: handed_over(access(104_970_000, millis(20), millis(40))),
     }
 }
 
@@ -203,6 +268,25 @@ mod tests {
             );
         }
         assert!(preset("no-such-link").is_none());
+    }
+
+    #[test]
+    fn a_satellite_hands_over_every_15_seconds_and_is_itself_in_between() {
+        let link = preset("leo-satellite").unwrap().downlink;
+        let at: Vec<Duration> = link.changes.iter().map(|it| it.at).collect();
+        assert_eq!(at[..3], [millis(15_000), millis(15_215), millis(30_000)]);
+        assert_eq!(at.last(), Some(&millis(600_215)));
+        for pair in link.changes.chunks(2) {
+            assert_eq!(pair[0].delay, Some(millis(40)));
+            assert_eq!(
+                (pair[1].delay, pair[1].loss),
+                (Some(link.delay), Some(link.loss))
+            );
+        }
+        // 1 to 2 % in all.
+        let lasts = HAND_OVER_LASTS.as_secs_f64() / HAND_OVER_EVERY.as_secs_f64();
+        let loss = lasts * HAND_OVER_LOSS + (1.0 - lasts) * 0.01;
+        assert!((0.01..0.02).contains(&loss), "{loss}");
     }
 
     #[test]
