@@ -36,6 +36,7 @@ const EVERYTHING: &[&str] = &[
     "tcp-proxy",
     "keychain",
     "gnrs",
+    "gnrs-cluster",
     "spoken",
     "sim",
     "io",
@@ -72,6 +73,7 @@ pub const LAYERS: &[Layer] = &[
     ),
     layer("keychain", &["core", "ndn-packet"], &[]),
     layer("gnrs", &["core"], &["sim"]),
+    layer("gnrs-cluster", &["core", "gnrs"], &[]),
     layer("spoken", &["core"], &[]),
     layer(
         "mobilityfirst",
@@ -91,6 +93,7 @@ pub const LAYERS: &[Layer] = &[
             "tcp-proxy",
             "keychain",
             "gnrs",
+            "gnrs-cluster",
             "content",
             "mobilityfirst",
             "io",
