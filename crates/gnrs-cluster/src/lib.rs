@@ -13,6 +13,14 @@
     reason = "a driver: it waits for other machines on a thread of its own"
 )]
 
+mod cache;
 mod config;
+mod connections;
+mod engine;
+mod keys;
+mod replay;
+mod store;
+mod topology;
 
 pub use config::{ClusterAddress, ClusterAddressError, ClusterConfig};
+pub use store::ClusterStore;
