@@ -1,4 +1,4 @@
-//! A name server's store of records: on disk or in memory, as one type.
+//! A name server's store of records: on disk, in memory, or on a cluster, as one type.
 
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -9,18 +9,21 @@ use whimbrel_gnrs::store::{
     DiskJob, DiskOutcome, DiskWriter, EngineStatus, Request, StoreEvent, Ticket, Usage, Writing,
 };
 use whimbrel_gnrs::{DiskStore, MemoryStore, Record, RecordKey, Store, StoreError};
+use whimbrel_gnrs_cluster::ClusterStore;
 
-use crate::config::NameServerPlan;
+use crate::config::{NameServerPlan, NameStorePlan};
 use crate::place::make_folder_of;
 use crate::run::StartError;
 
-/// A store on disk or in memory.
+/// A store on disk, in memory, or on a cluster.
 #[derive(Debug)]
 pub enum NameStore {
     /// Records survive the process.
     Disk(DiskStore),
     /// Records are lost when the process ends.
     Memory(MemoryStore),
+    /// Records are on other machines.
+    Cluster(ClusterStore),
 }
 
 macro_rules! whichever {
@@ -28,6 +31,7 @@ macro_rules! whichever {
         match $self {
             NameStore::Disk($store) => $call,
             NameStore::Memory($store) => $call,
+            NameStore::Cluster($store) => $call,
         }
     };
 }
@@ -68,24 +72,32 @@ impl Store for NameStore {
 
 /// Opens the store of a plan. `waker` is told when it has something to say.
 pub(crate) fn open(plan: &NameServerPlan, waker: &Waker) -> Result<NameStore, StartError> {
-    let Some(path) = &plan.store else {
-        return Ok(NameStore::Memory(MemoryStore::new(plan.limits)));
+    let at = |source| StartError::NameStore {
+        path: plan.store.to_string().into(),
+        source,
     };
-    make_folder_of(path)?;
-    let mut failed = None;
-    let opened = DiskStore::open(path.clone(), plan.limits, |writer| {
-        DiskThread::start(writer, waker.clone()).unwrap_or_else(|(thread, fault)| {
-            failed = Some(StoreError::Io(fault.to_string()));
-            thread
-        })
-    });
-    let opened = failed.map_or(opened, Err);
-    opened
-        .map(NameStore::Disk)
-        .map_err(|source| StartError::NameStore {
-            path: path.clone(),
-            source,
-        })
+    match &plan.store {
+        NameStorePlan::Memory => Ok(NameStore::Memory(MemoryStore::new(plan.limits))),
+        NameStorePlan::Cluster(config) => {
+            let waker = waker.clone();
+            let opened = ClusterStore::open(config.clone(), move || waker.wake());
+            opened.map(NameStore::Cluster).map_err(at)
+        }
+        NameStorePlan::Disk(path) => {
+            make_folder_of(path)?;
+            let mut failed = None;
+            let opened = DiskStore::open(path.clone(), plan.limits, |writer| {
+                DiskThread::start(writer, waker.clone()).unwrap_or_else(|(thread, fault)| {
+                    failed = Some(StoreError::Io(fault.to_string()));
+                    thread
+                })
+            });
+            match failed {
+                Some(fault) => Err(at(fault)),
+                None => opened.map(NameStore::Disk).map_err(at),
+            }
+        }
+    }
 }
 
 /// Wakes the loop of a name server when its store has something to say.

@@ -574,7 +574,7 @@ fn name_server(plan: &NameServerPlan) -> Result<Running, StartError> {
     let opened = Opened {
         links: BTreeMap::from([("gnrs".to_owned(), Bind::Udp(link.local))]),
         socket: name_server_socket(&mut event_loop, plan)?,
-        store: plan.store.clone(),
+        store: plan.store.place(),
         ..Opened::default()
     };
     Ok(Running::new(Some(event_loop), opened))

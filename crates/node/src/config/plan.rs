@@ -17,6 +17,7 @@ use whimbrel_mobilityfirst::split::SplitConfig;
 
 use super::checks::{ANY, Found, HOUR, TICK};
 use super::hop::check_hop;
+use super::names::{self, NameStorePlan};
 use super::{
     Bind, ConfigError, Draft, HopSection, Kind, LinkMode, LinkSection, NdnPlan, StorageSection, Via,
 };
@@ -122,8 +123,8 @@ pub struct HostPlan {
 pub struct NameServerPlan {
     /// The address for routers.
     pub listen: SocketAddr,
-    /// The file of the records; `None` keeps them in memory.
-    pub store: Option<PathBuf>,
+    /// Where the records are.
+    pub store: NameStorePlan,
     /// The limits of the store.
     pub limits: StoreLimits,
     /// Bound of the clients at a time.
@@ -349,13 +350,10 @@ impl Draft {
         );
         found.socket_path("gnrs.socket", section.socket.as_deref());
         let socket_group = found.group("gnrs.socket_group", section.socket_group.as_deref());
-        let store = section
-            .store
-            .clone()
-            .unwrap_or_else(|| Places::of_this_user().state.join("names.redb"));
+        let store = names::store(section, &mut found);
         found.or(NameServerPlan {
             listen: section.listen,
-            store: (store != Path::new("memory")).then_some(store),
+            store,
             limits: StoreLimits {
                 max_records: section.max_records,
                 max_bytes: section.max_bytes.as_usize(),
