@@ -91,6 +91,9 @@ const BAD: &[Row] = &[
     (HOST, "[host]\nsocket = \"/a/path/that/is/much/longer/than/the/hundred/and/seven/bytes/that/the/kernel/has/for/the/path/of/a/unix/socket\"\n", "host.socket", 2, "at most 107 bytes"),
     // [gnrs].
     (NAME_SERVER, "[gnrs]\nlisten = \"here\"\n", "gnrs.listen", 2, "is not an address to listen on"),
+    (NAME_SERVER, "[gnrs]\nstore = \"redis://a,\"\n", "gnrs.store", 2, "is no HOST[:PORT] of a node"),
+    (NAME_SERVER, "[gnrs]\nstore_password_file = \"x\"\n", "gnrs.store_password_file", 2, "store on a cluster only"),
+    (NAME_SERVER, "[gnrs]\nstore = \"redis://a\"\nstore_password_file = \"/no/such\"\n", "gnrs.store_password_file", 2, "cannot read"),
     (NAME_SERVER, "[gnrs]\nmax_clients = 0\n", "gnrs.max_clients", 2, "write 1 to"),
     (NAME_SERVER, "[gnrs]\nmax_records = 0\n", "gnrs.max_records", 2, "write 1 to"),
     (NAME_SERVER, "[gnrs]\nmax_bytes = \"0 B\"\n", "gnrs.max_bytes", 2, "bytes"),

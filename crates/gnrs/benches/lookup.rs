@@ -11,8 +11,8 @@ use whimbrel_core::{
 };
 use whimbrel_gnrs::wire::{Frame, Message};
 use whimbrel_gnrs::{
-    Address, DiskStore, KeyPair, MemoryStore, Record, Server, ServerConfig, Statement, Store,
-    StoreLimits,
+    Address, DiskStore, InPlace, KeyPair, MemoryStore, Record, Server, ServerConfig, Statement,
+    Store, StoreLimits,
 };
 
 const EPOCH: u64 = 1_800_000_000_000;
@@ -161,7 +161,11 @@ fn all_updates(criterion: &mut Criterion) {
     let Ok(folder) = tempfile::tempdir() else {
         return;
     };
-    match DiskStore::open(folder.path().join("names"), StoreLimits::default()) {
+    match DiskStore::open(
+        folder.path().join("names"),
+        StoreLimits::default(),
+        InPlace::new,
+    ) {
         Ok(store) => updates(criterion, "updates on disk, 64 a round", store),
         Err(why) => eprintln!("no disk: {why}"),
     }

@@ -23,5 +23,5 @@ pub use record::{
     RecordView, Statement, StatementError, VerifyError,
 };
 pub use server::{Server, ServerConfig, ServerCounters, ServerEvent, ServerStatus};
-pub use store::{DiskStore, MemoryStore, Store, StoreError, StoreLimits};
+pub use store::{DiskStore, InPlace, MemoryStore, Store, StoreError, StoreLimits};
 pub use whimbrel_core::identity::{KeyFileError, KeyPair, PublicKey, Signature, SignatureError};

@@ -55,6 +55,13 @@ impl<K: Ord + Copy> Quotas<K> {
         brought.records += u64::from(may);
         may
     }
+
+    /// Takes back a record that was admitted: it shall not have counted.
+    pub fn give_back(&mut self, owner: K) {
+        if let Some(brought) = self.by_owner.get_mut(&owner) {
+            brought.records = brought.records.saturating_sub(1);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,13 +1,18 @@
 //! The server: a [`Machine`] whose ports are its clients.
 //!
-//! Updates that arrive in one round of the driver are stored in one transaction, which is complete
-//! before the first of them is acknowledged or pushed. A source that has not proven by its port's
+//! Updates that arrive in one round of the driver are stored together, and are stored before the
+//! first of them is acknowledged or pushed. No request waits for the store: its reply is taken when
+//! it comes. The program around the server calls [`Machine::poll_transmit`] when the store has
+//! something to say. A source that has not proven by its port's
 //! cookie that it receives at its address gets no frame longer than its request.
 
 mod budgets;
 mod config;
 mod cookies;
+mod lookups;
 mod pushes;
+mod updates;
+mod waiting;
 mod watches;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,21 +23,23 @@ use whimbrel_core::{
 };
 
 use crate::outbox::Outbox;
-use crate::record::{Record, RecordView, VerifyError};
-use crate::store::{Outcome, PutResult, Refusal, Store, StoreError};
-use crate::wire::{Code, Frame, Message, Page, RecordBuffer, WireError, refusable_id};
+use crate::store::{Reply, Request, Store, StoreError, StoreEvent};
+use crate::wire::{Code, Frame, Message, RecordBuffer, WireError, refusable_id};
 
 use budgets::Budgets;
 pub use config::{ServerConfig, ServerCounters, ServerStatus};
 use cookies::{Cookies, Secret};
+use updates::Update;
+use waiting::{Asked, Waiting};
 use watches::Watches;
 
 /// An event for the program around the server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ServerEvent {
-    /// The store cannot write; updates are refused until it recovers, lookups continue.
+    /// The store cannot write, or does not answer: updates are refused until it recovers, and so are
+    /// lookups of names that are not at hand.
     StoreFailed(StoreError),
-    /// The store can write again.
+    /// The store works again.
     StoreRecovered,
 }
 
@@ -47,8 +54,10 @@ pub struct Server<S> {
     outbox: Outbox,
     watches: Watches,
     timers: TimerQueue<Timer>,
-    /// Verified updates of this round, not yet stored.
+    /// Verified updates of this round, for which the store is not asked yet.
     updates: Vec<Update>,
+    /// Requests under way at the store.
+    waiting: Waiting,
     budgets: Budgets,
     page: RecordBuffer,
     store_failed: bool,
@@ -61,13 +70,6 @@ struct Port {
     cookies: Cookies,
     source: Source,
     rtt: whimbrel_core::RttEstimator,
-}
-
-#[derive(Debug)]
-struct Update {
-    port: PortId,
-    id: u64,
-    record: Record,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -95,6 +97,7 @@ impl<S: Store> Server<S> {
             watches: Watches::new(config.max_watches, config.max_watches_per_port),
             timers,
             updates: Vec::new(),
+            waiting: Waiting::new(config.max_waiting),
             budgets: Budgets::default(),
             page: RecordBuffer::default(),
             store_failed: false,
@@ -116,13 +119,16 @@ impl<S: Store> Server<S> {
 
     /// Returns the current state.
     pub fn status(&self, now: Time) -> ServerStatus {
+        let usage = self.store.usage();
         ServerStatus {
             uptime_s: now.as_secs_f64(),
-            records: self.store.len(),
-            record_bytes: self.store.bytes(),
+            records: usage.records,
+            record_bytes: usage.bytes,
             clients: self.ports.len(),
             watches: self.watches.len(),
+            waiting: self.waiting.len(),
             store_works: !self.store_failed,
+            engine: self.store.engine(),
             counters: self.counters.clone(),
         }
     }
@@ -130,6 +136,11 @@ impl<S: Store> Server<S> {
     /// Returns the records.
     pub fn store(&self) -> &S {
         &self.store
+    }
+
+    /// Returns the records, for changes.
+    pub fn store_mut(&mut self) -> &mut S {
+        &mut self.store
     }
 
     /// Returns the number of watches.
@@ -182,176 +193,44 @@ impl<S: Store> Server<S> {
         }
     }
 
-    /// Fills `self.page` from index `first` on; returns true if there are more.
-    fn collect_page(&mut self, now: Time, guid: &Guid, first: u16) -> bool {
-        self.page.clear();
-        let (mut index, mut more) = (0, false);
-        let page = &mut self.page;
-        self.store
-            .visit(guid, self.clock.unix_millis(now), &mut |record| {
-                more = index >= u32::from(first) && !page.push(record);
-                index += 1;
-                !more
-            });
-        more
+    fn expire(&mut self, now: Time) {
+        let request = Request::RemoveExpired(self.config.expiry_budget);
+        self.ask_store(now, Asked::Expiry, request);
+        self.timers
+            .set(Timer::Expiry, now + self.config.expiry_interval());
     }
 
-    /// Answers with at most `most` bytes.
-    fn lookup(&mut self, now: Time, port: PortId, id: u64, most: usize, guid: Guid, first: u16) {
-        self.counters.lookups += 1;
-        let Some(cookie) = self.ports.get(&port).map(|state| state.cookies.present) else {
-            return;
-        };
-        let more = self.collect_page(now, &guid, first);
-        let records = self.page.list();
-        let code = if records.is_empty() && first == 0 {
-            Code::NotFound
-        } else {
-            Code::Ok
-        };
-        let page = Page {
-            first,
-            more,
-            records,
-        };
-        let mut bytes = Vec::new();
-        Frame {
-            id,
-            cookie,
-            code,
-            message: Message::LookupAnswer { guid, page },
-        }
-        .encode(&mut bytes);
-        if bytes.len() > most {
-            self.refuse(port, id, Code::NeedCookie);
-            return;
-        }
-        if code == Code::NotFound {
-            self.counters.not_found += 1;
-        }
-        self.queue(port, bytes);
+    fn ask_store(&mut self, now: Time, what: Asked, request: Request) {
+        let ticket = self.waiting.ask(what);
+        self.store.submit(self.now_ms(now), ticket, request);
     }
 
-    /// Handles a record from a source that is proven by its cookie, or is not (`None`).
-    fn insert(
-        &mut self,
-        now: Time,
-        port: PortId,
-        id: u64,
-        record: RecordView<'_>,
-        source: Option<Source>,
-    ) {
-        let now_ms = self.now_ms(now);
-        let guid = record.subject();
-        if let Some((code, version)) = self.known_outcome(now_ms, &record) {
-            return self.answer_insert(port, id, guid, code, version);
-        }
-        let key = record.filed_under();
-        if !self.budgets.may_change(now, key) {
-            self.counters.updates_limited += 1;
-            return self.answer_insert(port, id, guid, Code::StoreFailed, 0);
-        }
-        // Checking a signature is work.
-        if !self.budgets.admit_check(now, source) {
-            self.counters.checks_refused += 1;
-            return match source {
-                Some(_) => {}
-                None => self.refuse(port, id, Code::NeedCookie),
+    /// Handles what the store has to say.
+    fn settle(&mut self, now: Time) {
+        while let Some(event) = self.store.poll(self.now_ms(now)) {
+            let (ticket, reply) = match event {
+                StoreEvent::Changed(key) => {
+                    self.push_change(now, key);
+                    continue;
+                }
+                StoreEvent::Reply(ticket, reply) => (ticket, reply),
             };
-        }
-        if let Err(fault) = record.verify(now_ms) {
-            let code = code_of(fault);
-            if code == Code::BadSignature {
-                self.budgets.note_bad(now, source);
-            }
-            return self.answer_insert(port, id, guid, code, 0);
-        }
-        let is_new = self.store.get(&key).is_none();
-        let free = self.store.free().saturating_sub(self.updates.len());
-        if is_new && !self.budgets.admit_new(now, source, free) {
-            return self.answer_insert(port, id, guid, Code::Full, 0);
-        }
-        self.budgets.note_change(now, key);
-        self.updates.push(Update {
-            port,
-            id,
-            record: record.to_owned(),
-        });
-        if self.updates.len() >= self.config.max_batch {
-            self.commit(now);
-        }
-    }
-
-    /// Returns the cases without a signature check: an old record is refused and a repeated one is
-    /// accepted from any sender.
-    fn known_outcome(&self, now_ms: u64, record: &RecordView<'_>) -> Option<(Code, u64)> {
-        if record.is_expired(now_ms) {
-            return Some((Code::Expired, 0));
-        }
-        let stored = self.store.get(&record.filed_under())?;
-        if stored.version() > record.version() {
-            Some((Code::Stale, stored.version()))
-        } else if stored.as_bytes() == record.as_bytes() {
-            Some((Code::Ok, stored.version()))
-        } else {
-            None
-        }
-    }
-
-    fn answer_insert(&mut self, port: PortId, id: u64, guid: Guid, code: Code, version: u64) {
-        if code == Code::Ok {
-            self.counters.updates_unchanged += 1;
-        } else {
-            self.counters.count_refusal(code);
-        }
-        self.send(port, id, code, Message::InsertAnswer { guid, version });
-    }
-
-    /// Stores the updates of this round in one transaction, then acknowledges and pushes them.
-    fn commit(&mut self, now: Time) {
-        if self.updates.is_empty() {
-            return;
-        }
-        let updates = core::mem::take(&mut self.updates);
-        let batch: Vec<Record> = updates.iter().map(|update| update.record.clone()).collect();
-        self.counters.commits += 1;
-        let results = self.store.apply(self.now_ms(now), &batch);
-        self.report_store(results.as_ref().err());
-        let results = results.map(Some).unwrap_or_default();
-        let mut changed = std::collections::BTreeSet::new();
-        for (index, update) in updates.into_iter().enumerate() {
-            let result = results.as_ref().and_then(|results| results.get(index));
-            if self.answer_update(&update, result) {
-                changed.insert(update.record.filed_under());
+            match (self.waiting.take(ticket), reply) {
+                (Some(Asked::Read(guid)), Reply::Read(records)) => {
+                    self.report_store(records.as_ref().err());
+                    self.answer_readers(now, guid, records.ok());
+                }
+                (Some(Asked::Put(updates)), Reply::Put(results)) => {
+                    self.report_store(results.as_ref().err());
+                    self.stored(now, updates, results.ok());
+                }
+                (Some(Asked::Expiry), Reply::Removed(removed)) => {
+                    self.report_store(removed.as_ref().err());
+                    self.counters.records_forgotten += removed.unwrap_or(0) as u64;
+                }
+                _ => debug_assert!(false, "a reply of another kind"),
             }
         }
-        for key in changed {
-            self.push_change(now, key);
-        }
-    }
-
-    /// Returns true if the record is new.
-    fn answer_update(&mut self, update: &Update, result: Option<&PutResult>) -> bool {
-        let (guid, version) = (update.record.subject(), update.record.version());
-        let (code, version) = match result {
-            Some(Ok(Outcome::Stored)) => {
-                self.counters.updates_stored += 1;
-                self.send(
-                    update.port,
-                    update.id,
-                    Code::Ok,
-                    Message::InsertAnswer { guid, version },
-                );
-                return true;
-            }
-            Some(Ok(Outcome::Unchanged)) => (Code::Ok, version),
-            Some(Err(Refusal::Stale { stored })) => (Code::Stale, *stored),
-            Some(Err(Refusal::Conflict { stored })) => (Code::Conflict, *stored),
-            Some(Err(Refusal::Full)) => (Code::Full, 0),
-            None => (Code::StoreFailed, 0),
-        };
-        self.answer_insert(update.port, update.id, guid, code, version);
-        false
     }
 
     fn report_store(&mut self, fault: Option<&StoreError>) {
@@ -362,27 +241,6 @@ impl<S: Store> Server<S> {
                 .map_or(ServerEvent::StoreRecovered, ServerEvent::StoreFailed);
             self.events.push_back(event);
         }
-    }
-
-    fn expire(&mut self, now: Time) {
-        let result = self
-            .store
-            .remove_expired(self.now_ms(now), self.config.expiry_budget);
-        self.report_store(result.as_ref().err());
-        let removed = result.unwrap_or(0);
-        self.counters.records_forgotten += removed as u64;
-        self.timers
-            .set(Timer::Expiry, now + self.config.expiry_interval());
-    }
-}
-
-fn code_of(fault: VerifyError) -> Code {
-    match fault {
-        VerifyError::Expired => Code::Expired,
-        VerifyError::FromTheFuture => Code::FromTheFuture,
-        VerifyError::TooLong => Code::Malformed,
-        VerifyError::WrongKey => Code::WrongKey,
-        VerifyError::BadKey | VerifyError::BadSignature => Code::BadSignature,
     }
 }
 
@@ -405,6 +263,7 @@ impl<S: Store> Machine for Server<S> {
                 self.outbox.remove(port);
                 for guid in self.watches.remove_port(port) {
                     self.cancel_timers(guid, port);
+                    self.unfollow_unwatched(&guid);
                 }
                 gone.inspect(|gone| self.push_waiting(now, gone.source));
             }
@@ -446,6 +305,7 @@ impl<S: Store> Machine for Server<S> {
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit> {
         self.commit(now);
+        self.settle(now);
         self.outbox.poll_transmit(max_segments, buffer)
     }
 

@@ -11,8 +11,7 @@ use support::{MAX_WATCHES, Pair, bad, binding, good, keys, port_of, router, said
 use whimbrel_core::{Guid, PortEvent};
 use whimbrel_gnrs::wire::{Code, Frame, Message};
 use whimbrel_gnrs::{
-    Answer, Failure, Lookup, Record, RecordKey, Rejection, ResolverConfig, ResolverEvent,
-    Statement, Store,
+    Answer, Failure, Lookup, Record, RecordKey, Rejection, ResolverConfig, ResolverEvent, Statement,
 };
 use whimbrel_sim::link::{LinkSpec, Loss};
 

@@ -7,47 +7,21 @@ mod support;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use support::{EPOCH, binding, drain, encoded, keys, router, said, up};
-use whimbrel_core::{Guid, Machine, Medium, PortEvent, PortId, PortInfo, Time, WallClock};
-use whimbrel_gnrs::store::PutResult;
+use support::{
+    CLIENT, EPOCH, HOUR_MS, ask, binding, drain, encoded, insert, keys, router, said, server_over,
+    up,
+};
+use whimbrel_core::{Guid, Machine, Medium, PortEvent, PortId, PortInfo, Time};
 use whimbrel_gnrs::wire::{Code, Frame, MAX_FRAME, MIN_FRAME, Message};
 use whimbrel_gnrs::{
-    MemoryStore, Record, RecordKey, Server, ServerConfig, ServerEvent, Statement, Store,
-    StoreError, StoreLimits,
+    MemoryStore, Record, RecordKey, Server, ServerConfig, Statement, Store, StoreLimits,
 };
-
-const CLIENT: PortId = PortId(1);
-const HOUR_MS: u64 = 3_600_000;
-
-fn server_over<S: Store>(config: ServerConfig, store: S) -> Server<S> {
-    let mut server = Server::new(config, WallClock::new(EPOCH), [5; 32], store);
-    server.handle_port(Time::ZERO, CLIENT, up());
-    server
-}
 
 fn server() -> Server<MemoryStore> {
     server_over(
         ServerConfig::default(),
         MemoryStore::new(StoreLimits::default()),
     )
-}
-
-/// Sends one request. Returns the code of the one response.
-fn ask<S: Store>(server: &mut Server<S>, port: PortId, bytes: &[u8]) -> Vec<u8> {
-    server.handle_frames(Time::ZERO, port, &[bytes]);
-    let mut sent = drain(server, Time::ZERO);
-    assert_eq!(sent.len(), 1, "{sent:?}");
-    sent.remove(0).1
-}
-
-fn insert<S: Store>(server: &mut Server<S>, record: &[u8]) -> Code {
-    let request = encoded(
-        0,
-        Message::Insert {
-            record: Record::parse(record).unwrap(),
-        },
-    );
-    Frame::decode(&ask(server, CLIENT, &request)).unwrap().code
 }
 
 fn cookie<S: Store>(server: &mut Server<S>, port: PortId) -> u64 {
@@ -433,59 +407,6 @@ fn watches_of_one_address_leave_room_for_those_of_another() {
     }
     assert_eq!(server.watch_count(), 80);
     assert_eq!(server.counters().watches_ended, 5);
-}
-
-/// A store on a full disk.
-#[derive(Debug)]
-struct FullDisk {
-    memory: MemoryStore,
-    full: bool,
-}
-
-impl Store for FullDisk {
-    fn get(&self, key: &RecordKey) -> Option<Record> {
-        self.memory.get(key)
-    }
-    fn visit(&self, subject: &Guid, now_ms: u64, visit: &mut dyn FnMut(&Record) -> bool) {
-        self.memory.visit(subject, now_ms, visit);
-    }
-    fn apply(&mut self, now_ms: u64, batch: &[Record]) -> Result<Vec<PutResult>, StoreError> {
-        if std::mem::take(&mut self.full) {
-            return Err(StoreError::Io("disk full".into()));
-        }
-        self.memory.apply(now_ms, batch)
-    }
-    fn remove_expired(&mut self, now_ms: u64, budget: usize) -> Result<usize, StoreError> {
-        self.memory.remove_expired(now_ms, budget)
-    }
-    fn len(&self) -> usize {
-        self.memory.len()
-    }
-    fn free(&self) -> usize {
-        self.memory.free()
-    }
-
-    fn bytes(&self) -> usize {
-        self.memory.bytes()
-    }
-}
-
-#[test]
-fn an_update_that_cannot_be_written_is_refused_and_the_server_lives() {
-    let store = FullDisk {
-        memory: MemoryStore::new(StoreLimits::default()),
-        full: true,
-    };
-    let mut server = server_over(ServerConfig::default(), store);
-    let record = binding(1, 1, HOUR_MS, vec![]);
-    assert_eq!(insert(&mut server, record.as_bytes()), Code::StoreFailed);
-    assert_eq!(
-        server.poll_event(),
-        Some(ServerEvent::StoreFailed(StoreError::Io("disk full".into())))
-    );
-    assert_eq!(insert(&mut server, record.as_bytes()), Code::Ok);
-    assert_eq!(server.poll_event(), Some(ServerEvent::StoreRecovered));
-    assert_eq!(server.poll_event(), None);
 }
 
 #[test]

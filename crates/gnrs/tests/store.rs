@@ -1,8 +1,9 @@
-//! Both stores compared with a simple model, through restarts, crashes, full disks and damaged
-//! files.
+//! The embedded stores: the suite of all stores, full ones, restarts, crashes, slow and full disks and
+//! damaged files.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod suite;
 mod support;
 
 use std::fs;
@@ -11,114 +12,63 @@ use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 use redb::{Database, StorageBackend};
+use suite::{Bench, Model, Step};
 use support::{EPOCH, binding, keys, router, said};
-use whimbrel_core::Guid;
-use whimbrel_gnrs::store::{Outcome, PutResult, Refusal};
+use whimbrel_gnrs::store::{
+    DiskJob, DiskOutcome, DiskWriter, Outcome, PutResult, Reply, Request, StoreEvent, Writing,
+};
 use whimbrel_gnrs::{
-    DiskStore, Kind, MAX_ADDRESSES, MemoryStore, Record, RecordKey, Statement, Store, StoreError,
-    StoreLimits,
+    DiskStore, InPlace, MemoryStore, Record, RecordKey, Statement, Store, StoreError, StoreLimits,
 };
 
-const CONTENT: Guid = Guid([0xcc; 32]);
 const LIMITS: StoreLimits = StoreLimits {
     max_records: 5,
     max_bytes: 2_400,
     max_providers: 3,
 };
 
-/// The model: everything in one list, searched from end to end.
-#[derive(Clone, Default)]
-struct Model {
-    entries: Vec<(Record, u64)>,
-}
+struct InMemory;
 
-impl Model {
-    fn bytes(&self) -> usize {
-        self.entries
-            .iter()
-            .map(|(record, _)| MemoryStore::bytes_of(record))
-            .sum()
+impl Bench for InMemory {
+    type Store = MemoryStore;
+
+    const KEEPS_NETWORKS: bool = true;
+
+    fn empty(&mut self) -> MemoryStore {
+        MemoryStore::new(suite::LIMITS)
     }
 
-    fn put(&mut self, now_ms: u64, record: &Record) -> PutResult {
-        let key = record.filed_under();
-        let mut keep_until = record.expires_ms();
-        let mut without = self.clone();
-        without
-            .entries
-            .retain(|(other, _)| other.filed_under() != key);
-        let mut victim = None;
-        if let Some((old, until)) = self
-            .entries
-            .iter()
-            .find(|(old, _)| old.filed_under() == key)
-        {
-            let stored = old.version();
-            match record.version().cmp(&stored) {
-                std::cmp::Ordering::Less => return Err(Refusal::Stale { stored }),
-                std::cmp::Ordering::Equal if old == record => return Ok(Outcome::Unchanged),
-                std::cmp::Ordering::Equal => return Err(Refusal::Conflict { stored }),
-                std::cmp::Ordering::Greater => keep_until = keep_until.max(*until),
-            }
-        } else if record.kind() == Kind::Provider {
-            let same = |(other, _): &&(Record, u64)| {
-                other.kind() == Kind::Provider && other.subject() == record.subject()
-            };
-            if self.entries.iter().filter(same).count() >= LIMITS.max_providers {
-                let gone = |(other, until): &&(Record, u64)| other.is_removal() || *until <= now_ms;
-                let gone = self.entries.iter().filter(same).filter(gone);
-                let soonest = gone.map(|(r, until)| (*until, r.filed_under())).min();
-                let (_, soonest) = soonest.ok_or(Refusal::Full)?;
-                victim = Some(soonest);
-                without
-                    .entries
-                    .retain(|(other, _)| other.filed_under() != soonest);
-            }
-        }
-        without.entries.push((record.clone(), keep_until));
-        let replaced = without.entries.len() == self.entries.len();
-        for swept in [false, true] {
-            let grown = without.entries.len() > LIMITS.max_records && !replaced;
-            let smaller = replaced && without.bytes() <= self.bytes();
-            if !grown && (without.bytes() <= LIMITS.max_bytes || smaller) {
-                break;
-            }
-            if swept {
-                return Err(Refusal::Full);
-            }
-            // All expired records are removed, except the one that the record replaces.
-            let kept = |until: u64, other: RecordKey| {
-                until > now_ms || Some(other) == victim || other == key
-            };
-            self.entries
-                .retain(|(other, until)| kept(*until, other.filed_under()));
-            without
-                .entries
-                .retain(|(other, until)| kept(*until, other.filed_under()));
-        }
-        *self = without;
-        Ok(Outcome::Stored)
-    }
-
-    fn visible(&self, now_ms: u64, subject: Guid) -> Vec<Record> {
-        let mut found: Vec<Record> = self
-            .entries
-            .iter()
-            .map(|(record, _)| record.clone())
-            .collect();
-        found.retain(|record| record.subject() == subject && !record.is_expired(now_ms));
-        found.sort_by_key(Record::filed_under);
-        found
+    fn restart(&mut self, store: MemoryStore) -> MemoryStore {
+        store
     }
 }
 
-fn visible(store: &impl Store, now_ms: u64, subject: Guid) -> Vec<Record> {
-    let mut found = Vec::new();
-    store.visit(&subject, now_ms, &mut |record| {
-        found.push(record.clone());
-        true
-    });
-    found
+struct OnDisk(Disk);
+
+impl Bench for OnDisk {
+    type Store = DiskStore;
+
+    const KEEPS_NETWORKS: bool = false;
+
+    fn empty(&mut self) -> DiskStore {
+        self.0 = Disk::default();
+        self.0.open(suite::LIMITS).unwrap()
+    }
+
+    fn restart(&mut self, store: DiskStore) -> DiskStore {
+        drop(store);
+        self.0.open(suite::LIMITS).unwrap()
+    }
+}
+
+#[test]
+fn the_memory_store_passes_the_suite() {
+    suite::run(&mut InMemory, 200);
+}
+
+#[test]
+fn the_disk_store_passes_the_suite() {
+    suite::run(&mut OnDisk(Disk::default()), 30);
 }
 
 /// A disk in memory that can be full, and that loses unsynced data in a crash.
@@ -142,14 +92,14 @@ impl Disk {
         self.0.lock().unwrap().broken = broken;
     }
 
-    fn open(&self) -> Result<DiskStore, StoreError> {
+    fn open(&self, limits: StoreLimits) -> Result<DiskStore, StoreError> {
         let disk = self.clone();
         let opener = move || {
             Database::builder()
                 .set_check_integrity_on_open(true)
                 .create_with_backend(disk.clone())
         };
-        DiskStore::open_with(Box::new(opener), LIMITS)
+        DiskStore::open_with(Box::new(opener), limits, InPlace::new)
     }
 
     fn writing(&self, write: impl FnOnce(&mut DiskState)) -> io::Result<()> {
@@ -193,83 +143,35 @@ impl StorageBackend for Disk {
     }
 }
 
-#[derive(Clone, Debug)]
-enum Step {
-    Put(Vec<Record>),
-    Wait(u64),
-    Expire(usize),
-    Restart,
-    Crash,
-    FullDisk(bool),
-}
-
-fn record() -> impl Strategy<Value = Record> {
-    let parts = (
-        0u8..5,
-        any::<bool>(),
-        1u64..6,
-        1u64..400,
-        0..=MAX_ADDRESSES,
-        any::<bool>(),
-    );
-    parts.prop_map(|(owner, content, version, life, count, removed)| {
-        let addresses = if removed {
-            vec![]
-        } else {
-            vec![router(1); count]
-        };
-        let statement = Statement {
-            removed,
-            ..said(version, life, addresses)
-        };
-        if content {
-            Record::provider(&keys(owner), CONTENT, &statement).unwrap()
-        } else {
-            Record::binding(&keys(owner), &statement).unwrap()
-        }
-    })
-}
-
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step = prop_oneof![
-        8 => prop::collection::vec(record(), 1..4).prop_map(Step::Put),
-        2 => (0u64..100).prop_map(Step::Wait),
-        1 => (0usize..4).prop_map(Step::Expire),
-        1 => Just(Step::Restart),
-        1 => Just(Step::Crash),
-        1 => any::<bool>().prop_map(Step::FullDisk),
-    ];
-    prop::collection::vec(step, 1..40)
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
+    /// With bounds of records and bytes.
     #[test]
-    fn the_memory_store_behaves_like_a_searched_list(steps in steps()) {
-        let (mut store, mut model, mut now_ms) = (MemoryStore::new(LIMITS), Model::default(), EPOCH);
+    fn a_full_memory_store_behaves_like_a_searched_list(steps in suite::steps()) {
+        let (mut store, mut model, mut now_ms) = (MemoryStore::new(LIMITS), Model::new(LIMITS), suite::EPOCH);
         for step in steps {
             match step {
                 Step::Put(batch) => {
-                    let expected: Vec<PutResult> = batch.iter().map(|record| model.put(now_ms, record)).collect();
-                    prop_assert_eq!(store.apply(now_ms, &batch), Ok(expected));
+                    let expected: Vec<PutResult> = batch.iter().map(|it| model.put(now_ms, it)).collect();
+                    prop_assert_eq!(store.apply(now_ms, &batch), expected);
                 }
                 Step::Wait(millis) => now_ms += millis,
                 Step::Expire(budget) => {
                     let mut due: Vec<(u64, RecordKey)> =
-                        model.entries.iter().map(|(record, until)| (*until, record.filed_under())).collect();
+                        model.entries.iter().map(|it| (it.until, it.record.filed_under())).collect();
                     due.retain(|(until, _)| *until <= now_ms);
                     due.sort();
                     due.truncate(budget);
-                    prop_assert_eq!(store.remove_expired(now_ms, budget), Ok(due.len()));
-                    model.entries.retain(|(record, _)| due.iter().all(|(_, key)| *key != record.filed_under()));
+                    prop_assert_eq!(store.remove_expired(now_ms, budget), due.len());
+                    model.entries.retain(|it| due.iter().all(|(_, key)| *key != it.record.filed_under()));
                 }
                 Step::Restart | Step::Crash | Step::FullDisk(_) => {}
             }
             prop_assert_eq!((store.len(), store.bytes()), (model.entries.len(), model.bytes()));
             prop_assert!(store.len() <= LIMITS.max_records && store.bytes() <= LIMITS.max_bytes);
-            for subject in (0..5).map(|owner| keys(owner).guid()).chain([CONTENT]) {
-                prop_assert_eq!(visible(&store, now_ms, subject), model.visible(now_ms, subject));
+            for subject in suite::subjects() {
+                prop_assert_eq!(suite::visible(&mut store, now_ms, subject), model.visible(now_ms, subject));
             }
         }
     }
@@ -281,18 +183,20 @@ proptest! {
     /// The disk store behaves like the memory store, except for batches that it reports as not
     /// written. A restart or crash at any moment loses nothing that it has accepted.
     #[test]
-    fn the_disk_store_keeps_accepted_records(steps in steps()) {
+    fn the_disk_store_keeps_accepted_records(steps in suite::steps()) {
         let disk = Disk::default();
-        let mut store = disk.open().unwrap();
-        let (mut twin, mut now_ms, mut broken) = (MemoryStore::new(LIMITS), EPOCH, false);
+        let mut store = disk.open(LIMITS).unwrap();
+        let (mut twin, mut now_ms, mut broken) = (MemoryStore::new(LIMITS), suite::EPOCH, false);
         for step in steps {
             match step {
-                Step::Put(batch) => {
+                Step::Put(mut batch) => {
+                    // Networks do not survive a restart.
+                    batch.iter_mut().for_each(|it| it.network = None);
                     // This is beyond the pause after a failure.
                     now_ms += 1_001;
                     let mut after = twin.clone();
-                    let expected = after.apply(now_ms, &batch).unwrap();
-                    match store.apply(now_ms, &batch) {
+                    let expected = after.apply(now_ms, &batch);
+                    match suite::put_from(&mut store, now_ms, batch) {
                         Ok(results) => {
                             prop_assert_eq!(results, expected);
                             twin = after;
@@ -307,7 +211,7 @@ proptest! {
                 Step::Restart | Step::Crash if broken => {}
                 Step::Restart => {
                     drop(store);
-                    store = disk.open().unwrap();
+                    store = disk.open(LIMITS).unwrap();
                 }
                 Step::Crash => {
                     let image = Disk::default();
@@ -315,37 +219,95 @@ proptest! {
                     image.crash();
                     drop(store);
                     *disk.0.lock().unwrap() = std::mem::take(&mut *image.0.lock().unwrap());
-                    store = disk.open().unwrap();
+                    store = disk.open(LIMITS).unwrap();
                 }
                 Step::FullDisk(full) => {
                     broken = full;
                     disk.set_broken(full);
                 }
             }
-            prop_assert_eq!((store.len(), store.bytes()), (twin.len(), twin.bytes()));
-            for subject in (0..5).map(|owner| keys(owner).guid()).chain([CONTENT]) {
-                prop_assert_eq!(visible(&store, EPOCH, subject), visible(&twin, EPOCH, subject));
+            let usage = store.usage();
+            prop_assert_eq!((usage.records, usage.bytes), (twin.len(), twin.bytes()));
+            for subject in suite::subjects() {
+                prop_assert_eq!(suite::visible(&mut store, suite::EPOCH, subject), suite::visible(&mut twin, suite::EPOCH, subject));
             }
         }
     }
 }
 
+/// A disk on which a transaction takes until [`Slow::release`].
+#[derive(Clone)]
+struct Slow(Arc<Mutex<SlowState>>);
+
+struct SlowState {
+    writer: DiskWriter,
+    job: Option<DiskJob>,
+    outcome: Option<DiskOutcome>,
+    jobs: usize,
+}
+
+impl Slow {
+    fn new(writer: DiskWriter) -> Slow {
+        Slow(Arc::new(Mutex::new(SlowState {
+            writer,
+            job: None,
+            outcome: None,
+            jobs: 0,
+        })))
+    }
+
+    fn release(&self) {
+        let mut state = self.0.lock().unwrap();
+        let job = state.job.take().unwrap();
+        state.outcome = Some(state.writer.execute(job));
+    }
+}
+
+impl Writing for Slow {
+    fn begin(&mut self, job: DiskJob) {
+        let mut state = self.0.lock().unwrap();
+        assert!(state.job.replace(job).is_none(), "one at a time");
+        state.jobs += 1;
+    }
+
+    fn poll(&mut self) -> Option<DiskOutcome> {
+        self.0.lock().unwrap().outcome.take()
+    }
+}
+
 #[test]
-fn an_old_record_cannot_come_back_after_a_newer_one_has_expired() {
-    let mut store = MemoryStore::new(StoreLimits::default());
-    let old = binding(1, 1, 10_000, vec![router(1)]);
-    assert_eq!(store.put(EPOCH, old.clone()), Ok(Ok(Outcome::Stored)));
+fn lookups_continue_and_updates_gather_while_the_disk_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut slow = None;
+    let mut store = DiskStore::open(folder.path().join("names"), suite::LIMITS, |writer| {
+        let disk = Slow::new(writer);
+        slow = Some(disk.clone());
+        disk
+    })
+    .unwrap();
+    let slow = slow.unwrap();
+    let put = |store: &mut DiskStore, ticket: u64| {
+        let record = binding(ticket as u8, 1, 10_000, vec![]);
+        store.submit(EPOCH, ticket, Request::Put(vec![record.into()]));
+        store.poll(EPOCH)
+    };
+    for ticket in 1..=5 {
+        assert_eq!(put(&mut store, ticket), None, "nothing is acknowledged yet");
+        let known = keys(1).guid();
+        assert!(store.visit(&known, EPOCH, &mut |_| true), "at hand");
+    }
+    slow.release();
+    let done = |ticket| StoreEvent::Reply(ticket, Reply::Put(Ok(vec![Ok(Outcome::Created)])));
+    assert_eq!(store.poll(EPOCH), Some(done(1)));
+    assert_eq!(store.poll(EPOCH), None, "the others are being written");
+    slow.release();
+    let replies: Vec<_> = std::iter::from_fn(|| store.poll(EPOCH)).collect();
+    assert_eq!(replies, (2..=5).map(done).collect::<Vec<_>>());
     assert_eq!(
-        store.put(EPOCH, binding(1, 2, 1_000, vec![])),
-        Ok(Ok(Outcome::Stored))
+        slow.0.lock().unwrap().jobs,
+        2,
+        "one transaction for the four"
     );
-    assert_eq!(store.remove_expired(EPOCH + 5_000, 100), Ok(0));
-    assert_eq!(visible(&store, EPOCH + 5_000, keys(1).guid()), []);
-    assert_eq!(
-        store.put(EPOCH + 5_000, old),
-        Ok(Err(Refusal::Stale { stored: 2 }))
-    );
-    assert_eq!(store.remove_expired(EPOCH + 10_000, 100), Ok(1));
 }
 
 #[test]
@@ -356,33 +318,33 @@ fn providers_are_listed_without_the_removed_and_the_expired() {
             removed,
             ..said(1, life, vec![])
         };
-        Record::provider(&keys(owner), CONTENT, &statement).unwrap()
+        Record::provider(&keys(owner), suite::CONTENT, &statement).unwrap()
     };
-    let batch = [
-        announce(1, 9_000, false),
+    let first = announce(1, 9_000, false);
+    for record in [
+        first.clone(),
         announce(2, 9_000, true),
         announce(3, 10, false),
-    ];
-    assert_eq!(
-        store.apply(EPOCH, &batch).unwrap(),
-        [Ok(Outcome::Stored); 3]
-    );
-    assert_eq!(store.providers(&CONTENT, EPOCH + 20), [batch[0].clone()]);
+    ] {
+        assert_eq!(store.put(EPOCH, record), Ok(Outcome::Created));
+    }
+    assert_eq!(store.providers(&suite::CONTENT, EPOCH + 20), [first]);
 }
 
 #[test]
 fn a_store_file_has_one_user_and_outlives_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("names");
-    let mut store = DiskStore::open(&path, StoreLimits::default()).unwrap();
+    let mut store = DiskStore::open(&path, StoreLimits::default(), InPlace::new).unwrap();
     let record = binding(1, 1, 10_000, vec![router(1)]);
-    assert_eq!(store.put(EPOCH, record.clone()), Ok(Ok(Outcome::Stored)));
+    let stored = suite::put(&mut store, EPOCH, std::slice::from_ref(&record));
+    assert_eq!(stored, Ok(vec![Ok(Outcome::Created)]));
     assert_eq!(
-        DiskStore::open(&path, StoreLimits::default()).unwrap_err(),
+        DiskStore::open(&path, StoreLimits::default(), InPlace::new).unwrap_err(),
         StoreError::InUse
     );
     drop(store);
-    let store = DiskStore::open(&path, StoreLimits::default()).unwrap();
+    let store = DiskStore::open(&path, StoreLimits::default(), InPlace::new).unwrap();
     assert_eq!(store.get(&record.filed_under()), Some(record));
 }
 
@@ -392,7 +354,7 @@ fn a_file_other_than_a_store_is_refused_and_left_unchanged() {
     let path = folder.path().join("names");
     fs::write(&path, b"a shopping list, of more than a few bytes").unwrap();
     assert!(matches!(
-        DiskStore::open(&path, StoreLimits::default()),
+        DiskStore::open(&path, StoreLimits::default(), InPlace::new),
         Err(StoreError::Corrupted(_))
     ));
     assert_eq!(
@@ -401,7 +363,7 @@ fn a_file_other_than_a_store_is_refused_and_left_unchanged() {
     );
     let missing = folder.path().join("no/such/folder");
     assert!(matches!(
-        DiskStore::open(missing, StoreLimits::default()),
+        DiskStore::open(missing, StoreLimits::default(), InPlace::new),
         Err(StoreError::Io(_))
     ));
 }
@@ -414,9 +376,9 @@ proptest! {
     #[test]
     fn a_damaged_file_is_noticed(at: prop::sample::Index, with in 1u8.., cut: bool) {
         let disk = Disk::default();
-        let mut store = disk.open().unwrap();
+        let mut store = disk.open(LIMITS).unwrap();
         let records: Vec<Record> = (0..5).map(|owner| binding(owner, 1, 10_000, vec![])).collect();
-        store.apply(EPOCH, &records).unwrap();
+        suite::put(&mut store, EPOCH, &records).unwrap();
         drop(store);
         {
             let mut state = disk.0.lock().unwrap();
@@ -428,10 +390,10 @@ proptest! {
             }
         }
         let empty = disk.0.lock().unwrap().bytes.is_empty();
-        match disk.open() {
+        match disk.open(LIMITS) {
             Err(fault) => prop_assert!(matches!(fault, StoreError::Corrupted(_) | StoreError::Io(_) | StoreError::Format(_)), "{fault}"),
             Ok(store) => {
-                prop_assert!(empty || store.len() == records.len(), "{} records", store.len());
+                prop_assert!(empty || store.usage().records == records.len(), "{:?}", store.usage());
                 for record in records {
                     let read = store.get(&record.filed_under());
                     prop_assert!(read.is_none() && empty || read == Some(record));

@@ -38,6 +38,7 @@ const EVERYTHING: &[&str] = &[
     "tcp-proxy",
     "keychain",
     "gnrs",
+    "gnrs-cluster",
     "spoken",
     "sim",
     "io",
@@ -74,6 +75,7 @@ pub const LAYERS: &[Layer] = &[
     ),
     layer("keychain", &["core", "ndn-packet"], &[]),
     layer("gnrs", &["core"], &["sim"]),
+    layer("gnrs-cluster", &["core", "gnrs"], &[]),
     layer("spoken", &["core"], &[]),
     layer(
         "mobilityfirst",
@@ -93,6 +95,7 @@ pub const LAYERS: &[Layer] = &[
             "tcp-proxy",
             "keychain",
             "gnrs",
+            "gnrs-cluster",
             "content",
             "mobilityfirst",
             "io",

@@ -6,7 +6,7 @@ mod world;
 use core::time::Duration;
 
 use bytes::Bytes;
-use whimbrel_gnrs::{KeyPair, RecordKey, Store};
+use whimbrel_gnrs::{KeyPair, RecordKey};
 use whimbrel_mobilityfirst::local::{LocalRequest, Publish};
 use whimbrel_mobilityfirst::wire::ContentKind;
 use world::{Content, World};

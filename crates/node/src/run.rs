@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use whimbrel_core::{Guid, Peer, PortOrigin, SeededRng};
-use whimbrel_gnrs::{DiskStore, KeyPair, MemoryStore, ServerEvent};
+use whimbrel_gnrs::{KeyPair, ServerEvent};
 use whimbrel_io::{
     Clock, EventLoop, InboundLimits, IoError, LoopHandle, Neighbour, UdpConfig, UnixListenerConfig,
 };
@@ -26,7 +26,7 @@ use crate::known_peers::KnownPeers;
 use crate::links::{open_links, share_of_a_network};
 use crate::local_client::{Events, InnerClient, LocalClient};
 use crate::metrics::{self, Source};
-use crate::name_store::NameStore;
+use crate::name_store::{self, NameStore, Waker};
 use crate::ndn::NdnThread;
 use crate::ndn::open::NdnOpened;
 use crate::place::{FolderError, make_folder_of};
@@ -222,10 +222,10 @@ impl Running {
         event_loop.stop_on_signals()?;
         let outcome = event_loop.run(|_, _, event| match event {
             NodeEvent::NameServer(ServerEvent::StoreFailed(error)) => {
-                tracing::warn!(%error, "the records cannot be written: updates are refused");
+                tracing::warn!(%error, "the name store does not work: updates are refused, and lookups of names that are not at hand");
             }
             NodeEvent::NameServer(ServerEvent::StoreRecovered) => {
-                tracing::info!("the records can be written again");
+                tracing::info!("the name store works again");
             }
             NodeEvent::Host(event) => tracing::debug!(?event, "host"),
         });
@@ -551,17 +551,8 @@ impl Drop for ToldOfTheEnd {
 }
 
 fn name_server(plan: &NameServerPlan) -> Result<Running, StartError> {
-    let store = match &plan.store {
-        None => NameStore::Memory(MemoryStore::new(plan.limits)),
-        Some(path) => {
-            make_folder_of(path)?;
-            let opened = DiskStore::open(path, plan.limits);
-            NameStore::Disk(opened.map_err(|source| StartError::NameStore {
-                path: path.clone(),
-                source,
-            })?)
-        }
-    };
+    let waker = Waker::default();
+    let store = name_store::open(plan, &waker)?;
     let clock = Clock::start();
     let secret = random_bytes().map_err(no_random)?;
     let node = Node::from(compose::name_server(
@@ -571,6 +562,9 @@ fn name_server(plan: &NameServerPlan) -> Result<Running, StartError> {
         store,
     ));
     let mut event_loop = node_loop(clock, node)?;
+    let handle = event_loop.handle();
+    // The loop drains its machine after each task. One that has ended needs no waking.
+    waker.set(move || drop(handle.post(|_, _| ())));
     let limits = InboundLimits {
         max: plan.max_clients,
         per_network: share_of_a_network(plan.max_clients),
@@ -580,7 +574,7 @@ fn name_server(plan: &NameServerPlan) -> Result<Running, StartError> {
     let opened = Opened {
         links: BTreeMap::from([("gnrs".to_owned(), Bind::Udp(link.local))]),
         socket: name_server_socket(&mut event_loop, plan)?,
-        store: plan.store.clone(),
+        store: plan.store.place(),
         ..Opened::default()
     };
     Ok(Running::new(Some(event_loop), opened))

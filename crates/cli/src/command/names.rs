@@ -26,7 +26,8 @@ const LOOK: Duration = Duration::from_millis(200);
 pub(crate) enum GnrsCommand {
     /// Run a name server until Ctrl-C
     #[command(
-        after_help = "Example:\n  whimbrel gnrs serve --listen 0.0.0.0:4720 --store names.redb"
+        after_help = "Examples:\n  whimbrel gnrs serve --listen 0.0.0.0:4720 --store names.redb\n  \
+                      whimbrel gnrs serve --store redis://a.example,b.example,c.example"
     )]
     Serve(NameServer),
     /// Show the addresses of a name
@@ -51,8 +52,8 @@ pub(crate) struct NameServer {
     /// Address to listen on for routers
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = listen_address)]
     listen: Option<SocketAddr>,
-    /// The file that keeps the records, or "memory"
-    #[arg(long, value_name = "FILE")]
+    /// The file that keeps the records, "memory", or nodes of a Redis or Valkey Cluster (redis://HOST[:PORT],...)
+    #[arg(long, value_name = "FILE|ADDRESS")]
     store: Option<PathBuf>,
     /// Socket for `whimbrel gnrs status`
     #[arg(long, value_name = "PATH")]

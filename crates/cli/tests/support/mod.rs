@@ -212,6 +212,9 @@ pub(crate) struct Network {
     /// A name server that the routers prefer, on a socket that nobody reads.
     pub(crate) silent_name_server: Option<UdpSocket>,
     pub(crate) gnrs: Option<Running>,
+    /// A cluster for the records, and a name server for router 0 beside that of both.
+    pub(crate) cluster: Option<(String, u16)>,
+    pub(crate) other_gnrs: Option<Running>,
     pub(crate) routers: [Option<Running>; 2],
     pub(crate) hosts: [Option<Running>; 2],
     /// Where each daemon serves its metrics.
@@ -220,20 +223,32 @@ pub(crate) struct Network {
 
 impl Network {
     pub(crate) fn start(pacing: Option<&'static str>) -> Network {
-        Network::with(pacing, None)
+        Network::with(pacing, None, None)
+    }
+
+    /// Each router prefers a name server of its own; both have their records on a cluster.
+    pub(crate) fn on_cluster(address: String) -> Network {
+        Network::with(None, None, Some((address, free_port())))
     }
 
     pub(crate) fn behind_a_silent_name_server() -> Network {
-        Network::with(None, Some(UdpSocket::bind("127.0.0.1:0").unwrap()))
+        let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+        Network::with(None, Some(silent), None)
     }
 
-    fn with(pacing: Option<&'static str>, silent_name_server: Option<UdpSocket>) -> Network {
+    fn with(
+        pacing: Option<&'static str>,
+        silent_name_server: Option<UdpSocket>,
+        cluster: Option<(String, u16)>,
+    ) -> Network {
         let mut network = Network {
             folder: tempfile::tempdir().unwrap(),
             ports: [free_port(), free_port(), free_port()],
             pacing,
             silent_name_server,
             gnrs: None,
+            cluster,
+            other_gnrs: None,
             routers: [None, None],
             hosts: [None, None],
             metrics: BTreeMap::new(),
@@ -265,18 +280,29 @@ impl Network {
     }
 
     pub(crate) fn start_gnrs(&mut self) {
-        let listen = format!("127.0.0.1:{}", self.ports[0]);
+        let store = match &self.cluster {
+            Some((address, _)) => PathBuf::from(address),
+            None => self.path("names"),
+        };
+        self.gnrs = Some(self.name_server("gnrs", self.ports[0], &store));
+        if let Some((_, port)) = self.cluster {
+            self.other_gnrs = Some(self.name_server("other-gnrs", port, &store));
+        }
+    }
+
+    fn name_server(&mut self, name: &str, port: u16, store: &Path) -> Running {
+        let listen = format!("127.0.0.1:{port}");
         let running = Running::start(
             whimbrel()
                 .args(["gnrs", "serve", "--json", "--listen", &listen, "--store"])
-                .arg(self.path("names"))
+                .arg(store)
                 .arg("--socket")
-                .arg(self.path("gnrs.sock"))
+                .arg(self.path(&format!("{name}.sock")))
                 .args(METRICS),
         );
         let opened = running.await_json(|line| line.get("links").is_some());
-        self.note_metrics("gnrs".to_owned(), &opened);
-        self.gnrs = Some(running);
+        self.note_metrics(name.to_owned(), &opened);
+        running
     }
 
     /// Starts a router. Router 0 connects to router 1, which listens.
@@ -284,7 +310,9 @@ impl Network {
         let (gnrs, here, there) = (self.ports[0], self.ports[1 + index], self.ports[2 - index]);
         let silent = self.silent_name_server.as_ref();
         let silent = silent.map(|socket| format!("\"{}\", ", socket.local_addr().unwrap()));
-        let silent = silent.unwrap_or_default();
+        let own = self.cluster.as_ref().filter(|_| index == 0);
+        let own = own.map(|(_, port)| format!("\"127.0.0.1:{port}\", "));
+        let silent = silent.or(own).unwrap_or_default();
         let neighbour = match index {
             0 => format!(
                 "[[link]]\nlabel = \"next\"\nbind = \"127.0.0.1:0\"\nremote = \"127.0.0.1:{there}\"\n"

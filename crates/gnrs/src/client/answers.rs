@@ -103,6 +103,8 @@ impl Resolver {
                 self.cancel(operation);
                 self.watch_refused(now, guid);
             }
+            // Its store is busy: the lookup is repeated as if it were not answered.
+            Operation::Lookup(_) if code == Code::StoreFailed => {}
             // A server that cannot decode a lookup is useless.
             Operation::Lookup(_) => self.distrust(now, index, operation),
             Operation::Unwatch(..) | Operation::Probe(_) => self.cancel(operation),

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use whimbrel_core::{Guid, Time, TimerQueue};
+use whimbrel_core::{Guid, Recent, Time, TimerQueue};
 
 use crate::record::{Address, Record};
 
@@ -37,6 +37,10 @@ pub(super) struct Cache {
     max_providers: usize,
     names: BTreeMap<Guid, BTreeMap<Guid, Record>>,
     valid_until: TimerQueue<Guid>,
+    /// The greatest version of each binding, and the Unix time in milliseconds until which older ones
+    /// are not believed. A server that has lost its records takes an older valid one from anybody, and
+    /// a failover may bring one back.
+    floors: Recent<Guid, (u64, u64)>,
 }
 
 impl Cache {
@@ -47,7 +51,22 @@ impl Cache {
             max_providers,
             names,
             valid_until: TimerQueue::new(),
+            floors: Recent::new(max_names.max(1)),
         }
+    }
+
+    /// Returns false for a binding that is older than one that was known and has not expired.
+    fn is_above_floor(&self, now_ms: u64, record: &Record) -> bool {
+        let floor = self.floors.get(&record.subject());
+        let below = |(version, until): &(u64, u64)| record.version() < *version && now_ms < *until;
+        !floor.is_some_and(below)
+    }
+
+    fn raise_floor(&mut self, record: &Record) {
+        let before = self.floors.get(&record.subject());
+        let until = before.map_or(0, |(_, until)| *until);
+        let floor = (record.version(), until.max(record.expires_ms()));
+        self.floors.insert(record.subject(), floor);
     }
 
     /// Returns the records that may be used at `now`; an empty answer means "no such name" and is
@@ -95,10 +114,16 @@ impl Cache {
     /// they arrive. Returns true if anything changed.
     pub(super) fn merge(&mut self, now_ms: u64, guid: Guid, records: &[Record]) -> bool {
         self.make_room(&guid);
-        let known = self.names.entry(guid).or_default();
         let mut changed = false;
         for record in records {
             let provider = record.filed_under().provider;
+            if provider.is_none() {
+                if !self.is_above_floor(now_ms, record) {
+                    continue;
+                }
+                self.raise_floor(record);
+            }
+            let known = self.names.entry(guid).or_default();
             match known.get(&provider) {
                 Some(old) if old.version() >= record.version() => continue,
                 Some(_) => {}
@@ -115,6 +140,7 @@ impl Cache {
             known.insert(provider, record.clone());
             changed = true;
         }
+        self.names.entry(guid).or_default();
         changed
     }
 
@@ -214,6 +240,30 @@ mod tests {
                 prop_assert!(cache.answer(1500, &content).providers.len() <= 3);
             }
         }
+    }
+
+    #[test]
+    fn a_binding_older_than_one_that_was_known_is_not_believed_until_that_expires() {
+        let keys = KeyPair::from_secret(&[1; 32]);
+        let binding = |version, life_ms| {
+            let said = Statement {
+                version,
+                ..Statement::new(1000, life_ms, vec![])
+            };
+            Record::binding(&keys, &said).unwrap()
+        };
+        let (name, mut cache) = (keys.guid(), Cache::new(4, 8));
+        cache.merge(1500, name, &[binding(5, 1000)]);
+        // The name is looked up anew, and the server has lost it.
+        cache.forget(&name);
+        cache.replace(1500, name, &[]);
+        cache.replace(1600, name, &[binding(4, 9000)]);
+        assert!(cache.answer(1600, &name).is_empty(), "it goes back");
+        cache.replace(1700, name, &[binding(5, 1000)]);
+        assert_eq!(cache.answer(1700, &name).binding, Some(binding(5, 1000)));
+        cache.purge(2000, &name);
+        cache.replace(2000, name, &[binding(4, 9000)]);
+        assert_eq!(cache.answer(2000, &name).binding, Some(binding(4, 9000)));
     }
 
     #[test]

@@ -69,4 +69,9 @@ impl Budgets {
     pub(super) fn admit_new(&mut self, now: Time, source: Option<Source>, free: usize) -> bool {
         self.brought.admit(now, source, free / PARTS)
     }
+
+    /// A record that was admitted has not become a new one.
+    pub(super) fn give_back(&mut self, source: Option<Source>) {
+        self.brought.give_back(source);
+    }
 }

@@ -3,12 +3,13 @@ use std::collections::BTreeMap;
 
 use whimbrel_core::RttEstimator;
 
+use crate::store::EngineStatus;
 use crate::wire::Code;
 
 /// The bounds of a server, which bound its memory to (in bytes) the store's bound
 /// + `max_watches` x (400 + 120 x the store's `max_providers`)
 /// + ports x (200 + `max_queued_per_port` x 1,200)
-/// + `max_batch` x 1,100.
+/// + `max_waiting` x 1,600 (twice with a store that keeps its own queue).
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerConfig {
@@ -22,6 +23,8 @@ pub struct ServerConfig {
     pub max_queued_per_port: usize,
     /// Maximum of updates in one transaction.
     pub max_batch: usize,
+    /// Maximum of clients' requests that wait for the store; one source may have an eighth of them.
+    pub max_waiting: usize,
     /// First timeout of a push, before a round trip was measured, in milliseconds.
     pub push_timeout_ms: u64,
     /// Transmissions of one push, unless its lease ends before. A client that has acknowledged none of
@@ -41,6 +44,7 @@ impl Default for ServerConfig {
             max_lease_secs: 300,
             max_queued_per_port: 1024,
             max_batch: 1024,
+            max_waiting: 16_384,
             push_timeout_ms: 250,
             push_tries: 8,
             expiry_interval_ms: 1000,
@@ -85,6 +89,8 @@ pub struct ServerCounters {
     pub checks_refused: u64,
     /// Updates that were refused because their record had changed too often of late.
     pub updates_limited: u64,
+    /// Requests refused because too many waited for the store.
+    pub busy: u64,
     /// Transactions.
     pub commits: u64,
     /// Records removed after every record of their subject had expired.
@@ -116,8 +122,13 @@ pub struct ServerStatus {
     pub clients: usize,
     /// Names that clients watch.
     pub watches: usize,
-    /// True while the store can write.
+    /// Clients' requests that wait for the store.
+    pub waiting: usize,
+    /// True while the store works.
     pub store_works: bool,
+    /// The state of the store's engine, if that is on other machines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine: Option<EngineStatus>,
     /// Counters since the start.
     pub counters: ServerCounters,
 }

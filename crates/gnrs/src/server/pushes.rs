@@ -6,7 +6,7 @@ use super::watches::{Added, Push};
 use super::{Server, Timer};
 use crate::record::RecordKey;
 use crate::store::Store;
-use crate::wire::{Code, Frame, Message, Page, RecordList};
+use crate::wire::{Code, Frame, Message, RecordList};
 
 impl<S: Store> Server<S> {
     pub(super) fn watch(&mut self, now: Time, port: PortId, id: u64, guid: Guid, lease_secs: u32) {
@@ -23,40 +23,22 @@ impl<S: Store> Server<S> {
             Timer::Lease(guid, port),
             now + Duration::from_secs(lease_secs.into()),
         );
-        let more = self.collect_page(now, &guid, 0);
-        let Some(cookie) = self.ports.get(&port).map(|state| state.cookies.present) else {
-            return;
-        };
-        let records = self.page.list();
-        let code = if records.is_empty() {
-            Code::NotFound
-        } else {
-            Code::Ok
-        };
-        let page = Page {
-            first: 0,
-            more,
-            records,
-        };
-        let mut bytes = Vec::new();
-        Frame {
-            id,
-            cookie,
-            code,
-            message: Message::WatchAnswer {
-                guid,
-                lease_secs,
-                page,
-            },
+        self.store.follow(guid);
+        self.begin_watch(now, port, id, guid, lease_secs);
+    }
+
+    /// The store need not follow a name that nobody watches any longer.
+    pub(super) fn unfollow_unwatched(&mut self, guid: &Guid) {
+        if !self.watches.has(guid) {
+            self.store.unfollow(guid);
         }
-        .encode(&mut bytes);
-        self.queue(port, bytes);
     }
 
     /// A watch has given way to that of another client: its own is told once, by a push without
     /// records. If that is lost, the renewal of the lease tells.
     fn end_watch(&mut self, now: Time, guid: Guid, port: PortId) {
         self.cancel_timers(guid, port);
+        self.unfollow_unwatched(&guid);
         let source = self.ports.get(&port).map(|state| state.source);
         source.inspect(|source| self.push_waiting(now, *source));
         self.counters.watches_ended += 1;
@@ -69,6 +51,7 @@ impl<S: Store> Server<S> {
     pub(super) fn unwatch(&mut self, now: Time, guid: Guid, port: PortId) {
         self.watches.remove(guid, port);
         self.cancel_timers(guid, port);
+        self.unfollow_unwatched(&guid);
         let source = self.ports.get(&port).map(|state| state.source);
         source.inspect(|source| self.push_waiting(now, *source));
     }

@@ -310,6 +310,12 @@ impl Watches {
         missed.copied().collect()
     }
 
+    /// Returns true if a client watches `guid`.
+    pub(super) fn has(&self, guid: &Guid) -> bool {
+        let all = (*guid, PortId(0))..=(*guid, PortId(u32::MAX));
+        self.by_name.range(all).next().is_some()
+    }
+
     /// Returns the clients that watch `guid`.
     pub(super) fn of(&self, guid: &Guid) -> Vec<PortId> {
         let all = (*guid, PortId(0))..=(*guid, PortId(u32::MAX));

@@ -1,3 +1,4 @@
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 use redb::{
@@ -7,7 +8,9 @@ use redb::{
 use whimbrel_core::Guid;
 
 use super::memory::{Entry, UndoLog};
-use super::{MemoryStore, PutResult, Store, StoreError, StoreLimits};
+use super::{
+    MemoryStore, Reply, Request, Store, StoreError, StoreEvent, StoreLimits, Ticket, Usage,
+};
 use crate::record::{Record, RecordKey};
 
 const RECORDS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("records");
@@ -22,21 +25,138 @@ pub type DatabaseOpener = Box<dyn FnMut() -> Result<Database, DatabaseError> + S
 /// Records on disk (redb: copy-on-write trees with checksums, so that a crash at any point leaves
 /// an intact file), with all of them in memory too: a lookup never waits for the disk.
 ///
-/// When writing fails, the batch is refused and lookups continue; the file is opened again for a
-/// later batch.
+/// One transaction is under way at a time; updates that arrive meanwhile go together with the next
+/// one. When writing fails, the batch is refused and lookups continue; the file is opened again for
+/// a later batch.
 pub struct DiskStore {
-    limits: StoreLimits,
     memory: MemoryStore,
+    disk: Box<dyn Writing>,
+    state: State,
+    /// Requests that wait for the transaction under way, in order.
+    waiting: VecDeque<(Ticket, Request)>,
+    events: VecDeque<StoreEvent>,
+}
+
+/// What is known of the file.
+enum State {
+    /// It may be written.
+    Ready,
+    /// A transaction is under way: what it answers, and how memory was before.
+    Writing(Vec<(Ticket, Reply)>, UndoLog),
+    /// It is being opened again.
+    Opening,
+    /// Writing failed at this Unix time, in milliseconds.
+    Failed(u64),
+}
+
+/// Executes the jobs of a [`DiskStore`], perhaps on a thread of its own: writing waits for the disk.
+pub trait Writing: Send {
+    /// Begins a job. There is one at a time.
+    fn begin(&mut self, job: DiskJob);
+
+    /// Returns the outcome of the job, once.
+    fn poll(&mut self) -> Option<DiskOutcome>;
+}
+
+/// Work that waits for the disk.
+#[derive(Debug)]
+pub enum DiskJob {
+    /// Write these entries in one transaction.
+    Commit(Changes),
+    /// Open the file again and load it.
+    Open,
+}
+
+/// The outcome of a [`DiskJob`].
+#[derive(Debug)]
+pub enum DiskOutcome {
+    /// Of a commit.
+    Committed(Result<(), StoreError>),
+    /// The records of the opened file.
+    Opened(Result<Box<MemoryStore>, StoreError>),
+}
+
+/// Entries to write or, without a value, to remove.
+#[derive(Debug)]
+pub struct Changes {
+    entries: Vec<([u8; 64], Option<Vec<u8>>)>,
+    durability: Durability,
+}
+
+/// Executes jobs at once, on the thread of the caller.
+#[derive(Debug)]
+pub struct InPlace {
+    writer: DiskWriter,
+    outcome: Option<DiskOutcome>,
+}
+
+impl InPlace {
+    /// Returns the writer's jobs as done in place.
+    pub fn new(writer: DiskWriter) -> InPlace {
+        InPlace {
+            writer,
+            outcome: None,
+        }
+    }
+}
+
+impl Writing for InPlace {
+    fn begin(&mut self, job: DiskJob) {
+        self.outcome = Some(self.writer.execute(job));
+    }
+
+    fn poll(&mut self) -> Option<DiskOutcome> {
+        self.outcome.take()
+    }
+}
+
+/// The file of a [`DiskStore`].
+pub struct DiskWriter {
+    limits: StoreLimits,
     opener: DatabaseOpener,
     database: Option<Database>,
-    failed_at_ms: u64,
+}
+
+impl core::fmt::Debug for DiskWriter {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("DiskWriter")
+            .field("open", &self.database.is_some())
+            .finish()
+    }
+}
+
+impl DiskWriter {
+    /// Executes a job. Waits for the disk.
+    pub fn execute(&mut self, job: DiskJob) -> DiskOutcome {
+        match job {
+            DiskJob::Commit(changes) => {
+                let written = match &self.database {
+                    Some(database) => commit(database, &changes),
+                    None => Err(StoreError::Io("the database is closed".into())),
+                };
+                if written.is_err() {
+                    // After an I/O error redb accepts no more writes until it is opened again.
+                    self.database = None;
+                }
+                DiskOutcome::Committed(written)
+            }
+            DiskJob::Open => {
+                self.database = None;
+                let loaded = load(&mut self.opener, self.limits);
+                DiskOutcome::Opened(loaded.map(|(database, memory)| {
+                    self.database = Some(database);
+                    Box::new(memory)
+                }))
+            }
+        }
+    }
 }
 
 impl core::fmt::Debug for DiskStore {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("DiskStore")
             .field("records", &self.memory.len())
-            .field("writable", &self.database.is_some())
+            .field("writable", &!matches!(self.state, State::Failed(_)))
             .finish()
     }
 }
@@ -44,9 +164,16 @@ impl core::fmt::Debug for DiskStore {
 impl DiskStore {
     /// Memory of redb's own cache, in bytes. Lookups read from our memory, so little is enough.
     const CACHE: usize = 16 << 20;
+    /// Maximum of records in one transaction.
+    const BATCH: usize = 4096;
 
-    /// Opens the store in the file `path`, or creates an empty one. Checks every page.
-    pub fn open(path: impl Into<PathBuf>, limits: StoreLimits) -> Result<DiskStore, StoreError> {
+    /// Opens the store in the file `path`, or creates an empty one. Checks every page. `begin` says
+    /// where its jobs are executed: [`InPlace::new`], or a thread.
+    pub fn open<W: Writing + 'static>(
+        path: impl Into<PathBuf>,
+        limits: StoreLimits,
+        begin: impl FnOnce(DiskWriter) -> W,
+    ) -> Result<DiskStore, StoreError> {
         let path = path.into();
         let opener = move || {
             Database::builder()
@@ -54,7 +181,7 @@ impl DiskStore {
                 .set_cache_size(Self::CACHE)
                 .create(&path)
         };
-        DiskStore::open_with(Box::new(opener), limits)
+        DiskStore::open_with(Box::new(opener), limits, begin)
     }
 
     /// Checks that the file `path` is a store, if it exists, without changing it. One that another
@@ -72,86 +199,179 @@ impl DiskStore {
     }
 
     /// Opens the store in the database that `opener` opens.
-    pub fn open_with(
+    pub fn open_with<W: Writing + 'static>(
         mut opener: DatabaseOpener,
         limits: StoreLimits,
+        begin: impl FnOnce(DiskWriter) -> W,
     ) -> Result<DiskStore, StoreError> {
         let (database, memory) = load(&mut opener, limits)?;
-        Ok(DiskStore {
+        let writer = DiskWriter {
             limits,
-            memory,
             opener,
             database: Some(database),
-            failed_at_ms: 0,
+        };
+        Ok(DiskStore {
+            memory,
+            disk: Box::new(begin(writer)),
+            state: State::Ready,
+            waiting: VecDeque::new(),
+            events: VecDeque::new(),
         })
     }
 
-    /// Returns the database, opened again if the last write failed long enough ago.
-    fn writable(&mut self, now_ms: u64) -> Result<(), StoreError> {
-        if self.database.is_some() {
-            return Ok(());
+    /// Takes the outcome of the job under way, and begins the next one. Returns true if anything has
+    /// changed.
+    fn advance(&mut self, now_ms: u64) -> bool {
+        let outcome = match self.state {
+            State::Writing(..) | State::Opening => match self.disk.poll() {
+                Some(outcome) => Some(outcome),
+                None => return false,
+            },
+            State::Ready | State::Failed(_) => None,
+        };
+        let state = core::mem::replace(&mut self.state, State::Ready);
+        match (state, outcome) {
+            (State::Writing(replies, undo), Some(DiskOutcome::Committed(result))) => {
+                self.committed(now_ms, replies, undo, result);
+            }
+            (State::Opening, Some(DiskOutcome::Opened(Ok(memory)))) => self.memory = *memory,
+            (State::Opening, Some(DiskOutcome::Opened(Err(fault)))) => {
+                self.state = State::Failed(now_ms);
+                self.refuse_waiting(&fault);
+            }
+            (State::Failed(at_ms), _) if !self.waiting.is_empty() => {
+                if now_ms < at_ms.saturating_add(RETRY_MS) {
+                    self.state = State::Failed(at_ms);
+                    let fault = StoreError::Io("writing failed less than a second ago".into());
+                    self.refuse_waiting(&fault);
+                } else {
+                    // Whether the failed batch has reached the disk is unknown: load what is there.
+                    self.state = State::Opening;
+                    self.disk.begin(DiskJob::Open);
+                }
+            }
+            (state, _) => {
+                self.state = state;
+                return matches!(self.state, State::Ready) && self.begin_next(now_ms);
+            }
         }
-        if now_ms < self.failed_at_ms.saturating_add(RETRY_MS) {
-            return Err(StoreError::Io(
-                "writing failed less than a second ago".into(),
-            ));
-        }
-        self.failed_at_ms = now_ms;
-        // Whether the failed batch has reached the disk is unknown: load what is there.
-        let (database, memory) = load(&mut self.opener, self.limits)?;
-        self.memory = memory;
-        self.database = Some(database);
-        Ok(())
+        true
     }
 
-    fn write(
+    fn committed(
         &mut self,
         now_ms: u64,
+        replies: Vec<(Ticket, Reply)>,
         undo: UndoLog,
-        durability: Durability,
-    ) -> Result<(), StoreError> {
-        if undo.is_empty() {
-            return Ok(());
-        }
-        let written = match &self.database {
-            Some(database) => commit(database, &self.memory, &undo, durability),
-            None => Err(StoreError::Io("the database is closed".into())),
-        };
-        if written.is_err() {
+        result: Result<(), StoreError>,
+    ) {
+        if let Err(fault) = &result {
             for (key, old) in undo.into_iter().rev() {
                 self.memory.restore(key, old);
             }
-            // After an I/O error redb accepts no more writes until it is opened again.
-            self.database = None;
-            self.failed_at_ms = now_ms;
+            self.state = State::Failed(now_ms);
+            tracing::debug!(%fault, "a batch was not written");
         }
-        written
+        let fault = result.err();
+        for (ticket, reply) in replies {
+            let reply = match (&fault, &reply) {
+                (Some(fault), _) => failure(&reply, fault),
+                (None, _) => reply,
+            };
+            self.events.push_back(StoreEvent::Reply(ticket, reply));
+        }
+    }
+
+    fn refuse_waiting(&mut self, fault: &StoreError) {
+        for (ticket, request) in core::mem::take(&mut self.waiting) {
+            let reply = match request {
+                Request::Put(_) => Reply::Put(Err(fault.clone())),
+                Request::RemoveExpired(_) => Reply::Removed(Err(fault.clone())),
+                Request::Read(_) => Reply::Read(Err(fault.clone())),
+            };
+            self.events.push_back(StoreEvent::Reply(ticket, reply));
+        }
+    }
+
+    /// Applies what has waited to the memory and begins to write it. Returns false if nothing has.
+    fn begin_next(&mut self, now_ms: u64) -> bool {
+        if self.waiting.is_empty() {
+            return false;
+        }
+        let (mut replies, mut undo) = (Vec::new(), UndoLog::new());
+        // Losing removals in a crash is harmless: they expire again. The next durable commit
+        // includes them.
+        let mut durability = Durability::None;
+        while undo.len() < Self::BATCH
+            && let Some((ticket, request)) = self.waiting.pop_front()
+        {
+            let reply = match request {
+                Request::Put(batch) => {
+                    let results = batch
+                        .iter()
+                        .map(|put| self.memory.apply_logged(now_ms, put, &mut undo))
+                        .collect();
+                    durability = Durability::Immediate;
+                    Reply::Put(Ok(results))
+                }
+                Request::RemoveExpired(budget) => {
+                    let removed = self.memory.forget_expired(now_ms, budget, None, &mut undo);
+                    Reply::Removed(Ok(removed))
+                }
+                Request::Read(subject) => Reply::Read(Ok(self.memory.read(&subject))),
+            };
+            replies.push((ticket, reply));
+        }
+        if undo.is_empty() {
+            let replies = replies.into_iter();
+            let replies = replies.map(|(ticket, reply)| StoreEvent::Reply(ticket, reply));
+            self.events.extend(replies);
+            return true;
+        }
+        let changes = Changes::of(&self.memory, &undo, durability);
+        self.state = State::Writing(replies, undo);
+        self.disk.begin(DiskJob::Commit(changes));
+        true
     }
 }
 
-fn commit(
-    database: &Database,
-    memory: &MemoryStore,
-    changed: &UndoLog,
-    durability: Durability,
-) -> Result<(), StoreError> {
+fn failure(reply: &Reply, fault: &StoreError) -> Reply {
+    match reply {
+        Reply::Put(_) => Reply::Put(Err(fault.clone())),
+        Reply::Removed(_) => Reply::Removed(Err(fault.clone())),
+        Reply::Read(_) => reply.clone(),
+    }
+}
+
+impl Changes {
+    fn of(memory: &MemoryStore, changed: &UndoLog, durability: Durability) -> Changes {
+        let value = |entry: &Entry| {
+            let mut value = entry.keep_until_ms.to_be_bytes().to_vec();
+            value.extend_from_slice(entry.record.as_bytes());
+            value
+        };
+        let entries = changed
+            .iter()
+            .map(|(key, _)| (key_to_bytes(key), memory.entry(key).map(value)))
+            .collect();
+        Changes {
+            entries,
+            durability,
+        }
+    }
+}
+
+fn commit(database: &Database, changes: &Changes) -> Result<(), StoreError> {
     let mut transaction = database.begin_write().map_err(failed)?;
-    transaction.set_durability(durability).map_err(failed)?;
+    transaction
+        .set_durability(changes.durability)
+        .map_err(failed)?;
     {
         let mut table = transaction.open_table(RECORDS).map_err(failed)?;
-        let mut value = Vec::new();
-        for (key, _) in changed {
-            let key_bytes = key_to_bytes(key);
-            match memory.entry(key) {
-                Some(entry) => {
-                    value.clear();
-                    value.extend(entry.keep_until_ms.to_be_bytes());
-                    value.extend_from_slice(entry.record.as_bytes());
-                    table.insert(&key_bytes[..], &value[..]).map_err(failed)?;
-                }
-                None => {
-                    table.remove(&key_bytes[..]).map_err(failed)?;
-                }
+        for (key, value) in &changes.entries {
+            match value {
+                Some(value) => drop(table.insert(&key[..], &value[..]).map_err(failed)?),
+                None => drop(table.remove(&key[..]).map_err(failed)?),
             }
         }
     }
@@ -202,6 +422,7 @@ fn load(
         let entry = Entry {
             record,
             keep_until_ms: u64::from_be_bytes(*keep_until),
+            network: None,
         };
         memory.restore(filed_under, Some(entry));
     }
@@ -236,44 +457,30 @@ fn failed(error: impl Into<redb::Error>) -> StoreError {
 }
 
 impl Store for DiskStore {
+    fn visit(&self, subject: &Guid, now_ms: u64, visit: &mut dyn FnMut(&Record) -> bool) -> bool {
+        self.memory.visit(subject, now_ms, visit);
+        true
+    }
+
     fn get(&self, key: &RecordKey) -> Option<Record> {
         self.memory.get(key)
     }
 
-    fn visit(&self, subject: &Guid, now_ms: u64, visit: &mut dyn FnMut(&Record) -> bool) {
-        self.memory.visit(subject, now_ms, visit);
+    fn submit(&mut self, _: u64, ticket: Ticket, request: Request) {
+        if let Request::Read(subject) = request {
+            let reply = Reply::Read(Ok(self.memory.read(&subject)));
+            self.events.push_back(StoreEvent::Reply(ticket, reply));
+        } else {
+            self.waiting.push_back((ticket, request));
+        }
     }
 
-    fn apply(&mut self, now_ms: u64, batch: &[Record]) -> Result<Vec<PutResult>, StoreError> {
-        self.writable(now_ms)?;
-        let mut undo = UndoLog::new();
-        let results = batch
-            .iter()
-            .map(|record| self.memory.apply_logged(now_ms, record, &mut undo))
-            .collect();
-        self.write(now_ms, undo, Durability::Immediate)?;
-        Ok(results)
+    fn poll(&mut self, now_ms: u64) -> Option<StoreEvent> {
+        while self.events.is_empty() && self.advance(now_ms) {}
+        self.events.pop_front()
     }
 
-    fn remove_expired(&mut self, now_ms: u64, budget: usize) -> Result<usize, StoreError> {
-        self.writable(now_ms)?;
-        let mut undo = UndoLog::new();
-        let count = self.memory.forget_expired(now_ms, budget, None, &mut undo);
-        // Losing this in a crash is harmless: they expire again. The next durable commit includes
-        // it.
-        self.write(now_ms, undo, Durability::None)?;
-        Ok(count)
-    }
-
-    fn len(&self) -> usize {
-        self.memory.len()
-    }
-
-    fn free(&self) -> usize {
-        self.memory.free()
-    }
-
-    fn bytes(&self) -> usize {
-        self.memory.bytes()
+    fn usage(&self) -> Usage {
+        self.memory.usage()
     }
 }

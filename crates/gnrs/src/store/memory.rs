@@ -1,9 +1,11 @@
 use core::ops::Bound;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use whimbrel_core::Guid;
 
-use super::{Outcome, PutResult, Refusal, Store, StoreError, StoreLimits};
+use super::{
+    Outcome, Put, PutResult, Refusal, Reply, Request, Store, StoreEvent, StoreLimits, Ticket, Usage,
+};
 use crate::record::{Kind, Record, RecordKey};
 
 /// Records in memory, in the order of their keys.
@@ -13,6 +15,7 @@ pub struct MemoryStore {
     entries: BTreeMap<RecordKey, Entry>,
     forget_at: BTreeSet<(u64, RecordKey)>,
     bytes: usize,
+    events: VecDeque<StoreEvent>,
 }
 
 /// A record with the Unix time, in milliseconds, until which its version must be remembered.
@@ -20,6 +23,8 @@ pub struct MemoryStore {
 pub(super) struct Entry {
     pub(super) record: Record,
     pub(super) keep_until_ms: u64,
+    /// Where it came from. Not on disk: after a restart, all are of one unknown network.
+    pub(super) network: Option<u128>,
 }
 
 /// The entries to restore, newest last, if a batch does not reach the disk.
@@ -38,6 +43,7 @@ impl MemoryStore {
             entries: BTreeMap::new(),
             forget_at: BTreeSet::new(),
             bytes: 0,
+            events: VecDeque::new(),
         }
     }
 
@@ -89,16 +95,15 @@ impl MemoryStore {
         undo.push((key, old));
     }
 
-    pub(super) fn apply_logged(
-        &mut self,
-        now_ms: u64,
-        record: &Record,
-        undo: &mut UndoLog,
-    ) -> PutResult {
+    pub(super) fn apply_logged(&mut self, now_ms: u64, put: &Put, undo: &mut UndoLog) -> PutResult {
+        let record = &put.record;
         let key = record.filed_under();
         let mut keep_until_ms = record.expires_ms();
-        let mut replaced = None;
-        if let Some(old) = self.entries.get(&key) {
+        let old = self.entries.get(&key);
+        let known = old.filter(|old| old.keep_until_ms > now_ms);
+        let is_new = known.is_none();
+        let mut replaced = old.map(|_| key);
+        if let Some(old) = known {
             let stored = old.record.version();
             if record.version() < stored {
                 return Err(Refusal::Stale { stored });
@@ -112,9 +117,10 @@ impl MemoryStore {
                 };
             }
             keep_until_ms = keep_until_ms.max(old.keep_until_ms);
-            replaced = Some(key);
-        } else if record.kind() == Kind::Provider {
-            replaced = self.provider_to_evict(now_ms, record)?;
+        } else if !put.may_create {
+            return Err(Refusal::Full);
+        } else if replaced.is_none() && record.kind() == Kind::Provider {
+            replaced = self.provider_to_evict(now_ms, record, put.network)?;
         }
         if !self.has_room(record, replaced) {
             // Never the entry to be replaced: its version is still needed.
@@ -126,15 +132,17 @@ impl MemoryStore {
         if let Some(other) = replaced.filter(|other| *other != key) {
             self.change(other, None, undo);
         }
-        self.change(
-            key,
-            Some(Entry {
-                record: record.clone(),
-                keep_until_ms,
-            }),
-            undo,
-        );
-        Ok(Outcome::Stored)
+        let entry = Entry {
+            record: record.clone(),
+            keep_until_ms,
+            network: put.network,
+        };
+        self.change(key, Some(entry), undo);
+        Ok(if is_new {
+            Outcome::Created
+        } else {
+            Outcome::Stored
+        })
     }
 
     /// A record that takes no more room than the one it replaces is always accepted, so that a full
@@ -150,12 +158,14 @@ impl MemoryStore {
         enough_bytes && (freed.is_some() || self.entries.len() < self.limits.max_records)
     }
 
-    /// Returns the provider that a new one replaces, if there is no room for both: never a living
-    /// one, or whoever announces for long would silence the others.
+    /// Returns the provider that a new one replaces, if there is no room for both: one that has
+    /// expired or was removed, else one of the network with the most living ones, unless the new one's
+    /// would have as many.
     fn provider_to_evict(
         &self,
         now_ms: u64,
         record: &Record,
+        network: Option<u128>,
     ) -> Result<Option<RecordKey>, Refusal> {
         let subject = record.subject();
         let providers = || {
@@ -165,10 +175,26 @@ impl MemoryStore {
         if providers().count() < self.limits.max_providers {
             return Ok(None);
         }
-        let gone = providers()
-            .filter(|(_, entry)| entry.record.is_removal() || entry.keep_until_ms <= now_ms);
-        let soonest = gone.map(|(key, entry)| (entry.keep_until_ms, *key)).min();
-        soonest.map_or(Err(Refusal::Full), |(_, key)| Ok(Some(key)))
+        let is_gone = |entry: &Entry| entry.record.is_removal() || entry.keep_until_ms <= now_ms;
+        let soonest = |of: &mut dyn Iterator<Item = (&RecordKey, &Entry)>| {
+            let first = of.map(|(key, entry)| (entry.keep_until_ms, *key)).min();
+            first.map(|(_, key)| key)
+        };
+        let gone = soonest(&mut providers().filter(|(_, entry)| is_gone(entry)));
+        if gone.is_some() {
+            return Ok(gone);
+        }
+        let mut living: BTreeMap<Option<u128>, usize> = BTreeMap::new();
+        for (_, entry) in providers() {
+            *living.entry(entry.network).or_default() += 1;
+        }
+        let own = living.get(&network).copied().unwrap_or(0);
+        // Of several with the most, the greatest network.
+        let most = living.into_iter().max_by_key(|(of, count)| (*count, *of));
+        let most = most.filter(|(_, count)| *count > own + 1).map(|(of, _)| of);
+        let of_most = most
+            .and_then(|most| soonest(&mut providers().filter(|(_, entry)| entry.network == most)));
+        of_most.map_or(Err(Refusal::Full), |key| Ok(Some(key)))
     }
 
     /// Forgets one announcement of a content whose key `is_gone` is true for. Returns false if there
@@ -214,14 +240,14 @@ impl MemoryStore {
         let from = self.entries.range(RecordKey::binding(subject)..);
         from.take_while(move |(key, _)| key.subject == subject)
     }
-}
 
-impl Store for MemoryStore {
-    fn get(&self, key: &RecordKey) -> Option<Record> {
+    /// Returns the newest record under `key`, even if it has expired or is a removal.
+    pub fn get(&self, key: &RecordKey) -> Option<Record> {
         self.entries.get(key).map(|entry| entry.record.clone())
     }
 
-    fn visit(&self, subject: &Guid, now_ms: u64, visit: &mut dyn FnMut(&Record) -> bool) {
+    /// Passes the unexpired records of `subject` to `visit`, as [`Store::visit`].
+    pub fn visit(&self, subject: &Guid, now_ms: u64, visit: &mut dyn FnMut(&Record) -> bool) {
         for (_, entry) in self.subject(subject) {
             if !entry.record.is_expired(now_ms) && !visit(&entry.record) {
                 return;
@@ -229,30 +255,97 @@ impl Store for MemoryStore {
         }
     }
 
-    fn apply(&mut self, now_ms: u64, batch: &[Record]) -> Result<Vec<PutResult>, StoreError> {
+    /// Applies records in order. Returns one result per record.
+    pub fn apply(&mut self, now_ms: u64, batch: &[Put]) -> Vec<PutResult> {
         let mut undo = UndoLog::new();
-        Ok(batch
+        batch
             .iter()
-            .map(|record| self.apply_logged(now_ms, record, &mut undo))
-            .collect())
+            .map(|put| self.apply_logged(now_ms, put, &mut undo))
+            .collect()
     }
 
-    fn remove_expired(&mut self, now_ms: u64, budget: usize) -> Result<usize, StoreError> {
-        Ok(self.forget_expired(now_ms, budget, None, &mut UndoLog::new()))
+    /// Applies one record.
+    pub fn put(&mut self, now_ms: u64, record: Record) -> PutResult {
+        self.apply_logged(now_ms, &record.into(), &mut UndoLog::new())
     }
 
-    fn len(&self) -> usize {
+    /// Removes at most `budget` expired records; returns their number.
+    pub fn remove_expired(&mut self, now_ms: u64, budget: usize) -> usize {
+        self.forget_expired(now_ms, budget, None, &mut UndoLog::new())
+    }
+
+    /// Returns the providers of `content` that are neither expired nor removed.
+    pub fn providers(&self, content: &Guid, now_ms: u64) -> Vec<Record> {
+        let mut found = Vec::new();
+        self.visit(content, now_ms, &mut |record| {
+            if !record.is_removal() && record.kind() == Kind::Provider {
+                found.push(record.clone());
+            }
+            true
+        });
+        found
+    }
+
+    /// Returns the number of records, counting those that are only remembered.
+    pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    fn free(&self) -> usize {
+    /// Returns true if the store is empty.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Returns the number of further records for which there is room.
+    pub fn free(&self) -> usize {
         let bytes = self.limits.max_bytes.saturating_sub(self.bytes);
         let least = Self::ENTRY_OVERHEAD + crate::record::RECORD_LEN.0;
         let records = self.limits.max_records.saturating_sub(self.entries.len());
         records.min(bytes / least)
     }
 
-    fn bytes(&self) -> usize {
+    /// Returns the bytes that they occupy.
+    pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Returns all records of a name, expired ones too.
+    pub(super) fn read(&self, subject: &Guid) -> Vec<Record> {
+        let all = self.subject(subject);
+        all.map(|(_, entry)| entry.record.clone()).collect()
+    }
+}
+
+impl Store for MemoryStore {
+    fn visit(&self, subject: &Guid, now_ms: u64, visit: &mut dyn FnMut(&Record) -> bool) -> bool {
+        MemoryStore::visit(self, subject, now_ms, visit);
+        true
+    }
+
+    fn get(&self, key: &RecordKey) -> Option<Record> {
+        MemoryStore::get(self, key)
+    }
+
+    fn submit(&mut self, now_ms: u64, ticket: Ticket, request: Request) {
+        let reply = match request {
+            Request::Read(subject) => Reply::Read(Ok(self.read(&subject))),
+            Request::Put(batch) => Reply::Put(Ok(self.apply(now_ms, &batch))),
+            Request::RemoveExpired(budget) => {
+                Reply::Removed(Ok(self.remove_expired(now_ms, budget)))
+            }
+        };
+        self.events.push_back(StoreEvent::Reply(ticket, reply));
+    }
+
+    fn poll(&mut self, _: u64) -> Option<StoreEvent> {
+        self.events.pop_front()
+    }
+
+    fn usage(&self) -> Usage {
+        Usage {
+            records: self.len(),
+            bytes: self.bytes(),
+            free: self.free(),
+        }
     }
 }

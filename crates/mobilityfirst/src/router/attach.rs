@@ -443,8 +443,21 @@ impl Attachments {
         // pending records.
         let about = self.pending.range((guid, 0)..=(guid, u64::MAX));
         let versions: Vec<u64> = about.map(|((_, version), _)| *version).collect();
+        if versions.is_empty() && code == ControlCode::Stale {
+            self.report_outdated(guid, effects);
+        }
         for version in versions {
             self.report(guid, version, code, effects);
+        }
+    }
+
+    /// The record that was registered again for a host here, after the name service had lost it, is
+    /// older than what somebody else has told meanwhile: the host signs a newer one.
+    fn report_outdated(&self, guid: Guid, effects: &mut Effects) {
+        let newest = self.by_guid.get(&guid).and_then(|it| it.first());
+        if let Some(newest) = newest {
+            let (port, version) = (newest.port, newest.version);
+            effects.push(outcome(port, guid, version, ControlCode::Stale));
         }
     }
 
@@ -628,6 +641,30 @@ mod tests {
         let said = attach(&mut attachments, nonce, 0);
         assert!(said.iter().filter_map(code).eq([ControlCode::Attached]));
         assert!(!said.contains(&present));
+    }
+
+    /// Nobody waits for the outcome of a record that is registered again. If it is refused because
+    /// somebody has given the restarted server a newer one of the host's past, the host is told.
+    #[test]
+    fn a_host_is_told_when_its_record_is_refused_on_registering_again() {
+        let mut attachments = Attachments::new(ROUTER, WALL);
+        let (mut effects, host) = (Effects::default(), Guid([7; 32]));
+        let stale = Rejection::Server {
+            code: Code::Stale,
+            stored: 9,
+        };
+        attachments.report_refused(host, stale, &mut effects);
+        assert_eq!(told(&mut effects), [], "it is not here");
+        attachments.insert(host, PORT, 5);
+        attachments.report_refused(host, Rejection::Unreachable, &mut effects);
+        assert_eq!(told(&mut effects), [], "the name service has what it had");
+        attachments.report_refused(host, stale, &mut effects);
+        let told = told(&mut effects);
+        assert!(told.iter().filter_map(code).eq([ControlCode::Stale]));
+        assert!(
+            matches!(told[..], [Control::Outcome { version: 5, .. }]),
+            "{told:?}"
+        );
     }
 
     /// What is not taken is not lost: the host is asked for its newest record when there is room again.

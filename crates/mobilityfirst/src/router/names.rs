@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hashlink::LinkedHashMap;
 use whimbrel_core::{Guid, KeyedState, PortId, SeededRng, Source, Time, WallClock};
 use whimbrel_gnrs::{
-    Answer, Kind, Lookup, MemoryStore, Quotas, Record, RecordKey, Resolver, Store, StoreLimits,
+    Answer, Kind, Lookup, MemoryStore, Quotas, Record, RecordKey, Resolver, StoreLimits,
 };
 
 use super::followed::Followed;
@@ -65,14 +65,13 @@ impl OwnNames {
         served: &Served,
     ) -> ControlCode {
         use whimbrel_gnrs::store::Refusal;
-        // A store in memory cannot fail.
-        let _ = self.store.remove_expired(now_ms, EXPIRED_AT_ONCE);
+        self.store.remove_expired(now_ms, EXPIRED_AT_ONCE);
         let is_new = self.store.get(&record.filed_under()).is_none();
         if is_new && !self.quotas.admit(now, from, self.store.free() * 2) {
             return ControlCode::Full;
         }
         let mut put = self.store.put(now_ms, record.clone());
-        if matches!(put, Ok(Err(Refusal::Full))) && record.kind() == Kind::Provider {
+        if put == Err(Refusal::Full) && record.kind() == Kind::Provider {
             let content = record.subject();
             let gone = |key: &RecordKey| place(&key.provider).is_none();
             let mut has_room = self.store.forget_provider(&content, gone);
@@ -87,9 +86,9 @@ impl OwnNames {
             }
         }
         match put {
-            Ok(Ok(_)) => ControlCode::Registered,
-            Ok(Err(Refusal::Stale { .. } | Refusal::Conflict { .. })) => ControlCode::Stale,
-            Ok(Err(Refusal::Full)) | Err(_) => ControlCode::Full,
+            Ok(_) => ControlCode::Registered,
+            Err(Refusal::Stale { .. } | Refusal::Conflict { .. }) => ControlCode::Stale,
+            Err(Refusal::Full | Refusal::Busy) => ControlCode::Full,
         }
     }
 

@@ -10,7 +10,7 @@ use whimbrel_io::Interface;
 use super::checks::Found;
 use super::ndn_plan::{datagram_listeners, stream_listeners};
 use super::planning::{bound_by_links, own_end};
-use super::{Bind, Config, ConfigError, Draft, Faults, Kind, LinkSection, Plan};
+use super::{Bind, Config, ConfigError, Draft, Faults, Kind, LinkSection, NameStorePlan, Plan};
 
 impl Draft {
     /// Returns the plan and what a start on this machine would wait for, or every fault that would stop a
@@ -55,7 +55,7 @@ impl Draft {
             }
         }
         if let Plan::NameServer(plan) = &plan
-            && let Some(store) = &plan.store
+            && let NameStorePlan::Disk(store) = &plan.store
             && let Some(fault) = store_fault(store)
         {
             found.add("gnrs.store", fault);

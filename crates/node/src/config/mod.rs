@@ -18,6 +18,7 @@ mod fault;
 mod here;
 mod hop;
 pub mod key_path;
+mod names;
 mod ndn;
 mod ndn_plan;
 mod plan;
@@ -38,6 +39,7 @@ pub use carrier::{Bind, Way};
 pub use fault::{Fault, Faults, Place};
 pub use here::Checked;
 pub use hop::{HopSection, Pacing, has_fast_aes};
+pub use names::NameStorePlan;
 pub use ndn::{
     CommandRights, NDN_PORT, NDN_WEBSOCKET_PORT, NdnFaceSection, NdnRouteSection, NdnSection,
     NdnStrategySection, Reliability,

@@ -11,7 +11,9 @@ use whimbrel_mobilityfirst::router::store::StoreLimits as ChunkLimits;
 use whimbrel_mobilityfirst::router::{NextHop, ProxyPolicy, Route};
 use whimbrel_mobilityfirst::split::SplitConfig;
 
-use super::{HopSection, HostSection, LinkSection, NdnPlan, RouterSection, StorageSection};
+use super::{
+    HopSection, HostSection, LinkSection, NameStorePlan, NdnPlan, RouterSection, StorageSection,
+};
 
 /// A node that can be started.
 #[derive(Clone, Debug)]
@@ -102,8 +104,8 @@ pub struct HostPlan {
 pub struct NameServerPlan {
     /// The address for routers.
     pub listen: SocketAddr,
-    /// The file of the records; `None` keeps them in memory.
-    pub store: Option<PathBuf>,
+    /// Where the records are.
+    pub store: NameStorePlan,
     /// The limits of the store.
     pub limits: StoreLimits,
     /// Bound of the clients at a time.

@@ -14,6 +14,7 @@ use whimbrel_mobilityfirst::router::{NextHop, Route};
 
 use super::checks::{ANY, Found, HOUR, TICK};
 use super::hop::check_hop;
+use super::names;
 use super::{
     Bind, ConfigError, Draft, HostPlan, Kind, LinkSection, MobilityFirstPlan, NameServerPlan, Plan,
     RouterPlan, StorageSection, Via,
@@ -231,13 +232,10 @@ impl Draft {
         );
         found.socket_path("gnrs.socket", section.socket.as_deref());
         let socket_group = found.group("gnrs.socket_group", section.socket_group.as_deref());
-        let store = section
-            .store
-            .clone()
-            .unwrap_or_else(|| Places::of_this_user().state.join("names.redb"));
+        let store = names::store(section, &mut found);
         found.or(NameServerPlan {
             listen: section.listen,
-            store: (store != Path::new("memory")).then_some(store),
+            store,
             limits: StoreLimits {
                 max_records: section.max_records,
                 max_bytes: section.max_bytes.as_usize(),

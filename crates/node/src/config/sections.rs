@@ -245,12 +245,23 @@ pub struct GnrsSection {
     #[serde(deserialize_with = "listening::one")]
     #[schemars(with = "String")]
     pub listen: SocketAddr,
-    /// The file for the records, or "memory". Default: names.redb in the state folder.
+    /// Where the records are: a file, "memory", or some nodes of a Redis or Valkey Cluster
+    /// ("redis://HOST:PORT,HOST:PORT", or "rediss://" for TLS). Default: names.redb in the state
+    /// folder.
     #[schemars(example = &"/var/lib/whimbrel/names.redb")]
     pub store: Option<PathBuf>,
-    /// Maximum of records.
+    /// The file with the password of the cluster. Default: none, or the one in `store`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"/etc/whimbrel/store.password")]
+    pub store_password_file: Option<PathBuf>,
+    /// The file with the certificates (PEM) that sign those of the cluster's nodes. Default: those of
+    /// the system.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"/etc/whimbrel/store-ca.pem")]
+    pub store_certificates: Option<PathBuf>,
+    /// Maximum of records in a file or in memory.
     pub max_records: usize,
-    /// Maximum memory for records.
+    /// Maximum memory for records in a file or in memory.
     #[schemars(with = "String")]
     pub max_bytes: ByteSize,
     /// Maximum of providers per content.
@@ -298,6 +309,8 @@ impl Default for GnrsSection {
         GnrsSection {
             listen: SocketAddr::from(([0, 0, 0, 0], GNRS_PORT)),
             store: None,
+            store_password_file: None,
+            store_certificates: None,
             max_records: limits.max_records,
             max_bytes: ByteSize(limits.max_bytes as u64),
             max_providers: limits.max_providers,

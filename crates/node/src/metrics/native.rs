@@ -4,6 +4,7 @@ use std::fmt::Error;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
+use whimbrel_gnrs::store::EngineStatus;
 use whimbrel_gnrs::{ServerCounters, ServerStatus};
 use whimbrel_io::TransportCounters;
 use whimbrel_link::hop::ReceptionCounters;
@@ -324,8 +325,13 @@ fn encode_host(families: &mut Families<'_, '_>, host: &HostStatus) -> Result<(),
     encode_levels(families, &levels)
 }
 
-fn name_server_counts(c: &ServerCounters) -> [Count; 16] {
+fn name_server_counts(c: &ServerCounters) -> [Count; 17] {
     [
+        (
+            "whimbrel_gnrs_busy",
+            "Requests refused because too many waited for the store",
+            c.busy,
+        ),
         ("whimbrel_gnrs_frames_received", "Frames received", c.frames),
         (
             "whimbrel_gnrs_frames_damaged",
@@ -413,7 +419,7 @@ fn encode_name_server(families: &mut Families<'_, '_>, server: &ServerStatus) ->
             .iter()
             .map(|(code, count)| (vec![("code", code.as_str())], *count)),
     )?;
-    let levels: [Level; 5] = [
+    let levels: [Level; 6] = [
         (
             "whimbrel_gnrs_records",
             "Stored records",
@@ -436,11 +442,91 @@ fn encode_name_server(families: &mut Families<'_, '_>, server: &ServerStatus) ->
         ),
         (
             "whimbrel_gnrs_store_up",
-            "1 while the store can write",
+            "1 while the store works",
             flag(server.store_works),
         ),
+        (
+            "whimbrel_gnrs_waiting",
+            "Clients' requests that wait for the store",
+            server.waiting as f64,
+        ),
     ];
-    encode_levels(families, &levels)
+    encode_levels(families, &levels)?;
+    match &server.engine {
+        Some(engine) => encode_engine(families, engine),
+        None => Ok(()),
+    }
+}
+
+/// The cluster of a name server's records.
+fn encode_engine(families: &mut Families<'_, '_>, engine: &EngineStatus) -> Result<(), Error> {
+    let connected = engine.primaries.values().filter(|it| **it).count();
+    let levels: [Level; 6] = [
+        (
+            "whimbrel_gnrs_engine_up",
+            "1 while the cluster considers itself as working",
+            flag(engine.works),
+        ),
+        (
+            "whimbrel_gnrs_engine_primaries",
+            "Primaries that are connected",
+            connected as f64,
+        ),
+        (
+            "whimbrel_gnrs_engine_uncovered_slots",
+            "Slots that no primary has",
+            engine.uncovered_slots as f64,
+        ),
+        (
+            "whimbrel_gnrs_engine_bytes",
+            "Memory that the primaries use",
+            engine.bytes as f64,
+        ),
+        (
+            "whimbrel_gnrs_engine_at_hand",
+            "Names whose records are at hand without the cluster",
+            engine.at_hand as f64,
+        ),
+        (
+            "whimbrel_gnrs_engine_kept_writes",
+            "Accepted writes that are kept, to be written again after a failover",
+            engine.kept_writes as f64,
+        ),
+    ];
+    encode_levels(families, &levels)?;
+    let counts: [Count; 6] = [
+        (
+            "whimbrel_gnrs_engine_primaries_changed",
+            "Failovers and restarts of primaries",
+            engine.primaries_changed,
+        ),
+        (
+            "whimbrel_gnrs_engine_restored",
+            "Records that a failover had lost, and that were written again",
+            engine.restored,
+        ),
+        (
+            "whimbrel_gnrs_engine_kept_writes_dropped",
+            "Accepted writes that were not kept because there were too many",
+            engine.kept_writes_dropped,
+        ),
+        (
+            "whimbrel_gnrs_engine_forged",
+            "Records on the cluster that no owner has signed",
+            engine.forged,
+        ),
+        (
+            "whimbrel_gnrs_engine_answered_without",
+            "Lookups answered from memory because the cluster did not answer",
+            engine.answered_without,
+        ),
+        (
+            "whimbrel_gnrs_engine_failed",
+            "Requests to the cluster that failed",
+            engine.failed,
+        ),
+    ];
+    encode_counts(families, &counts)
 }
 
 pub(super) fn encode_sockets(

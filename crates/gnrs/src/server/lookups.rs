@@ -1,0 +1,181 @@
+//! Lookups: answered from what is at hand, or when the store has read the name.
+
+use whimbrel_core::{Guid, PortId, Time};
+
+use super::Server;
+use super::waiting::{Asked, Reader, Wants};
+use crate::record::Record;
+use crate::store::{Request, Store};
+use crate::wire::{Code, Frame, Message, Page};
+
+impl<S: Store> Server<S> {
+    /// Fills `self.page` with the records at hand from index `first` on. Returns whether there are
+    /// more, or `None` if they are not at hand.
+    fn collect_page(&mut self, now: Time, guid: &Guid, first: u16) -> Option<bool> {
+        self.page.clear();
+        let (mut index, mut more) = (0, false);
+        let page = &mut self.page;
+        let now_ms = self.clock.unix_millis(now);
+        let at_hand = self.store.visit(guid, now_ms, &mut |record| {
+            more = index >= u32::from(first) && !page.push(record);
+            index += 1;
+            !more
+        });
+        at_hand.then_some(more)
+    }
+
+    /// The same with records that the store has read.
+    fn page_of(&mut self, now: Time, records: &[Record], first: u16) -> bool {
+        let now_ms = self.now_ms(now);
+        self.page.clear();
+        let living = records.iter().filter(|it| !it.is_expired(now_ms));
+        for record in living.skip(first.into()) {
+            if !self.page.push(record) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Answers with at most `most` bytes.
+    pub(super) fn lookup(
+        &mut self,
+        now: Time,
+        port: PortId,
+        id: u64,
+        most: usize,
+        guid: Guid,
+        first: u16,
+    ) {
+        self.counters.lookups += 1;
+        match self.collect_page(now, &guid, first) {
+            Some(more) => self.answer_lookup(port, id, most, guid, (first, more)),
+            None => self.read(now, port, id, guid, Wants::Lookup { first, most }),
+        }
+    }
+
+    /// Answers a watch with the initial state.
+    pub(super) fn begin_watch(
+        &mut self,
+        now: Time,
+        port: PortId,
+        id: u64,
+        guid: Guid,
+        lease_secs: u32,
+    ) {
+        match self.collect_page(now, &guid, 0) {
+            Some(more) => self.answer_watch(port, id, guid, lease_secs, more),
+            None => self.read(now, port, id, guid, Wants::Watch { lease_secs }),
+        }
+    }
+
+    /// Has the store read a name, once for all that wait for it.
+    fn read(&mut self, now: Time, port: PortId, id: u64, guid: Guid, wants: Wants) {
+        let Some(source) = self.ports.get(&port).map(|state| state.source) else {
+            return;
+        };
+        if !self.waiting.admit(source) {
+            self.counters.busy += 1;
+            return self.refuse(port, id, Code::StoreFailed);
+        }
+        let reader = Reader {
+            port,
+            source,
+            id,
+            wants,
+        };
+        if self.waiting.add_reader(guid, reader) {
+            self.ask_store(now, Asked::Read(guid), Request::Read(guid));
+        }
+    }
+
+    /// The store has read a name, or cannot.
+    pub(super) fn answer_readers(&mut self, now: Time, guid: Guid, records: Option<Vec<Record>>) {
+        for reader in self.waiting.take_readers(&guid) {
+            let Some(records) = &records else {
+                self.refuse(reader.port, reader.id, Code::StoreFailed);
+                continue;
+            };
+            match reader.wants {
+                Wants::Lookup { first, most } => {
+                    let more = self.page_of(now, records, first);
+                    self.answer_lookup(reader.port, reader.id, most, guid, (first, more));
+                }
+                Wants::Watch { lease_secs } => {
+                    let more = self.page_of(now, records, 0);
+                    self.answer_watch(reader.port, reader.id, guid, lease_secs, more);
+                }
+            }
+        }
+    }
+
+    fn answer_lookup(
+        &mut self,
+        port: PortId,
+        id: u64,
+        most: usize,
+        guid: Guid,
+        (first, more): (u16, bool),
+    ) {
+        let Some(cookie) = self.ports.get(&port).map(|state| state.cookies.present) else {
+            return;
+        };
+        let records = self.page.list();
+        let code = if records.is_empty() && first == 0 {
+            Code::NotFound
+        } else {
+            Code::Ok
+        };
+        let page = Page {
+            first,
+            more,
+            records,
+        };
+        let mut bytes = Vec::new();
+        Frame {
+            id,
+            cookie,
+            code,
+            message: Message::LookupAnswer { guid, page },
+        }
+        .encode(&mut bytes);
+        if bytes.len() > most {
+            self.refuse(port, id, Code::NeedCookie);
+            return;
+        }
+        if code == Code::NotFound {
+            self.counters.not_found += 1;
+        }
+        self.queue(port, bytes);
+    }
+
+    fn answer_watch(&mut self, port: PortId, id: u64, guid: Guid, lease_secs: u32, more: bool) {
+        let Some(cookie) = self.ports.get(&port).map(|state| state.cookies.present) else {
+            return;
+        };
+        let records = self.page.list();
+        let code = if records.is_empty() {
+            Code::NotFound
+        } else {
+            Code::Ok
+        };
+        let page = Page {
+            first: 0,
+            more,
+            records,
+        };
+        let mut bytes = Vec::new();
+        Frame {
+            id,
+            cookie,
+            code,
+            message: Message::WatchAnswer {
+                guid,
+                lease_secs,
+                page,
+            },
+        }
+        .encode(&mut bytes);
+        self.queue(port, bytes);
+    }
+}
