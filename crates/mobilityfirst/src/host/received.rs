@@ -77,8 +77,8 @@ impl Host {
                 request = request.in_chunks_of(DIVIDED_LOG2);
             }
             self.links.fit_to_rate(port, &mut request);
-            self.links
-                .subtract_under_way(port, &header.source, &mut request);
+            let asks = (&header.source, header.extensions.request);
+            self.links.subtract_under_way(port, asks, &mut request);
         }
         if request.chunks.is_empty() && !wants_none {
             return;

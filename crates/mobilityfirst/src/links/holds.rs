@@ -516,7 +516,8 @@ impl Links {
     /// Who sends over the slow link knows its rate before any chunk of the content has crossed it;
     /// the receiver would know once the first one has come.
     pub(crate) fn fit_to_rate(&self, port: PortId, request: &mut Request) {
-        let rates = self.to_same(port).filter_map(|it| it.hop.delivery_rate());
+        let rates = self.to_same(port);
+        let rates = rates.filter_map(|(_, it)| it.hop.delivery_rate());
         let rate = rates.max();
         let asked =
             Duration::from_millis(1_000 * (1 << request.chunk_log2) / rate.unwrap_or(u64::MAX));
@@ -534,13 +535,21 @@ impl Links {
         *request = asked.in_chunks_of(log2);
     }
 
-    /// Takes the chunks that are on their way to `client` by the neighbour on `port` from its request.
-    /// They arrive without being sent again, however long that takes.
-    pub(crate) fn subtract_under_way(&self, port: PortId, client: &Guid, request: &mut Request) {
-        for link in self.to_same(port).filter(|link| link.is_up()) {
-            link.outbox.subtract_under_way(client, request);
+    /// Takes the chunks that are on their way to `client` by the neighbour on `port` from its request
+    /// with this id. They arrive without being sent again, however long that takes. Those on another
+    /// port arrive if they answer this very request: after a crash, another run of the client asks, and
+    /// the port of the former one may count as up for some seconds.
+    pub(crate) fn subtract_under_way(
+        &self,
+        port: PortId,
+        (client, id): (&Guid, Option<u64>),
+        request: &mut Request,
+    ) {
+        for (at, link) in self.to_same(port).filter(|(_, link)| link.is_up()) {
+            let counts = |chunk: &Chunk| at == port || chunk.header.extensions.request == id;
+            link.outbox.subtract_under_way(client, counts, request);
         }
-        self.subtract_divided(port, client, request);
+        self.subtract_divided(port, (client, id), request);
     }
 
     /// For how long a chunk of this size that was delivered on `port` is not sent again for a repeated
@@ -559,14 +568,14 @@ impl Links {
         (client, id): (&Guid, Option<u64>),
         request: &mut Request,
     ) {
-        for link in self.to_same(port).filter(|link| link.is_up()) {
+        for (_, link) in self.to_same(port).filter(|(_, link)| link.is_up()) {
             link.taken.subtract_from(now, client, id, request);
         }
     }
 
     /// Returns the links to the neighbour on `port`. There are two if each end calls the other: what
     /// it asks for by one goes to it by either.
-    fn to_same(&self, port: PortId) -> impl Iterator<Item = &Link> {
+    fn to_same(&self, port: PortId) -> impl Iterator<Item = (PortId, &Link)> {
         let neighbour = self.links.get(&port).and_then(|link| link.neighbour);
         let others = neighbour.into_iter().flat_map(|it| {
             let ports = self.by_neighbour.get(&it);

@@ -154,9 +154,8 @@ impl Router {
         self.follow_receiver(now, &chunk.header);
         self.links.note_missing(now, &chunk.header.source, request);
         self.links.fit_to_rate(from, request);
-        self.links
-            .subtract_under_way(from, &chunk.header.source, request);
         let asks = (&chunk.header.source, chunk.header.extensions.request);
+        self.links.subtract_under_way(from, asks, request);
         self.links.subtract_taken(now, from, asks, request);
         self.proxy
             .subtract_stored(now, &chunk.header.source, request, &mut self.effects);
