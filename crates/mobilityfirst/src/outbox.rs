@@ -409,9 +409,9 @@ impl Outbox {
         true
     }
 
-    /// Returns how many flows and contents the neighbour holds back.
-    pub(crate) fn held_back(&self) -> usize {
-        self.held.len() + self.stopped.len()
+    /// Returns true if chunks of a flow wait here or are on their way.
+    pub(crate) fn has_flow(&self, flow: &Flow) -> bool {
+        self.flows.contains_key(flow)
     }
 
     /// Returns the bytes of a flow that the hop does not carry yet.

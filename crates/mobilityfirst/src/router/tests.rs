@@ -18,7 +18,7 @@ use super::store::StoreLimits;
 use super::{
     NextHop, Observer, Passing, ProxyPolicy, Route, Router, RouterConfig, Verdict, WaitReason,
 };
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, Flow};
 use crate::links::ChunkToSend;
 use crate::wire::{
     ChunkRanges, ContentKind, Control, Data, DropReason, Hold, HoldMode, NetworkHeader, Presence,
@@ -242,6 +242,11 @@ impl Net {
         destination: Guid,
         credit: u32,
     ) {
+        let flow = Flow {
+            source: SOURCE,
+            destination,
+        };
+        self.with_router(|it, _| it.links.note_passed(port(neighbour), flow));
         let hold = Control::Hold(Hold {
             source: SOURCE,
             destination,
