@@ -34,6 +34,7 @@
 mod callers;
 pub mod config;
 pub mod diagnostics;
+pub mod exact_json;
 pub mod fetch;
 mod kept;
 pub mod keys;

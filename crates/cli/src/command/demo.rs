@@ -8,6 +8,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use whimbrel_core::units::{self, Rate, Span};
 use whimbrel_lab::demo::{self, DemoObserver, DemoOptions, DemoReport, DemoRun, Side};
 use whimbrel_lab::{CongestionControl, LabError, scratch};
+use whimbrel_node::exact_json;
 
 use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
@@ -104,7 +105,7 @@ pub(crate) fn run(arguments: Demo) -> Outcome {
     let stem = arguments.output.join("goodput");
     report.draw(&stem).map_err(failure)?;
     let figures = arguments.output.join("report.json");
-    let text = serde_json::to_string_pretty(&report).unwrap_or_default();
+    let text = exact_json::pretty(&report).unwrap_or_default();
     std::fs::write(&figures, text).map_err(cannot_write)?;
     if arguments.json {
         json_line(&report);
