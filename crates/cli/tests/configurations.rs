@@ -108,7 +108,6 @@ const BAD: &[Row] = &[
     (ROUTER, "[ndn]\nregions = [\"/a\", \"b\"]\n", "ndn.regions[1]", 2, "\"/b\""),
     (ROUTER, "[ndn]\nallowed_origins = [\"https://app.example/page\"]\n", "ndn.allowed_origins[0]", 2, "http://localhost:8080"),
     (ROUTER, "[ndn]\nmulticast_group = \"192.0.2.1:56363\"\n", "ndn.multicast_group", 2, "224.0.23.170:56363"),
-    (ROUTER, "[ndn]\ninterfaces = [\"no-such-device\"]\n", "ndn.interfaces[0]", 2, "lo"),
     (ROUTER, "[ndn]\nmtu = 100\n", "ndn.mtu", 2, "write 176 to 65535 bytes"),
     (ROUTER, "[ndn]\npit_entries = 0\n", "ndn.pit_entries", 2, "write 1 to"),
     (ROUTER, "[ndn]\nmax_faces = 0\n", "ndn.max_faces", 2, "write 1 to"),
@@ -316,6 +315,14 @@ fn a_check_says_which_addresses_a_start_waits_for() {
         (format!("{here}[router]\n"), "link[0].bind"),
         (format!("[host]\n{here}"), "link[0].bind"),
         ("[ndn]\ntcp = [\"192.0.2.77:6363\"]\n".into(), "ndn.tcp[0]"),
+        (
+            "[ndn]\ninterfaces = [\"no-such-net0\"]\n".into(),
+            "ndn.interfaces[0]",
+        ),
+        (
+            "[ndn]\nethernet = [\"no-such-net0\"]\n".into(),
+            "ndn.ethernet[0]",
+        ),
         (
             "[host]\nmetrics = \"192.0.2.77:9\"\n".into(),
             "host.metrics",
