@@ -358,7 +358,8 @@ fn the_file_of_a_tcp_proxy_is_checked_and_sampled() {
     // The sample's key is a file of another machine.
     let (code, _, errors) = check(&sample, &[]);
     assert_eq!(code, 2);
-    assert!(errors.contains("/etc/whimbrel/tcp-proxy.key"), "{errors}");
+    let remedy = "whimbrel tcp-proxy key > /etc/whimbrel/tcp-proxy.key";
+    assert!(errors.contains(remedy), "{errors}");
     let open = "prefix = \"/a/tcp\"\nprotection = \"none\"\n[[route]]\nto = \"10.2.0.0/16\"\nproxy = \"/b/tcp\"\n";
     let (code, out, errors) = check(open, &[]);
     assert_eq!((code, out.contains("no errors")), (0, true), "{errors}");
