@@ -97,8 +97,12 @@ mod tests {
     use core::time::Duration;
 
     use proptest::prelude::*;
+    use whimbrel_core::Medium;
 
+    use super::super::Links;
+    use super::super::holds::tests::links;
     use super::*;
+    use crate::wire::{Hold, HoldMode};
 
     fn key(port: u32, number: u8) -> HoldKey {
         let flow = Flow {
@@ -111,6 +115,69 @@ mod tests {
     /// Two ports of each network.
     fn network(port: u32) -> Source {
         Source::Network(u128::from(port / 2))
+    }
+
+    fn invented(number: u64) -> Flow {
+        let mut name = [9; 32];
+        name[..8].copy_from_slice(&number.to_be_bytes());
+        Flow {
+            source: Guid(name),
+            destination: Guid(name),
+        }
+    }
+
+    /// A neighbour holds back flows, of which this many have passed, until it may not. Returns how many
+    /// are held back then.
+    fn held_back_by(links: &mut Links, port: u32, passed: u64) -> usize {
+        let port = PortId(port);
+        for number in 0..passed {
+            links.note_passed(port, invented(number));
+        }
+        let holds = (0..2 * HELD_BACK.max as u64).map(|number| Hold {
+            source: invented(number).source,
+            destination: invented(number).destination,
+            mode: Some(HoldMode::All),
+            credit: 0,
+            lease: Duration::from_secs(32),
+        });
+        for hold in holds {
+            if !links.hold(Time::ZERO, port, &hold) {
+                break;
+            }
+        }
+        links.links[&port].outbox.held().count()
+    }
+
+    #[test]
+    fn flows_that_never_passed_are_not_held_back() {
+        let mut links = links(1);
+        assert_eq!(held_back_by(&mut links, 0, 0), 0);
+        assert_eq!(
+            (held_back_by(&mut links, 0, 5), links.hold_ends.len()),
+            (5, 5)
+        );
+    }
+
+    #[test]
+    fn flows_of_many_ports_of_one_network_leave_room_for_those_of_another() {
+        let mut links = links(502);
+        let at = |network: u8| Medium::Ip {
+            local: [127, 0, 0, 1].into(),
+            remote: [192, 0, 2, network].into(),
+        };
+        for port in 0..502 {
+            let network = if port < 500 { 1 } else { 2 };
+            let link = links.links.get_mut(&PortId(port)).unwrap();
+            link.info.medium = at(network);
+        }
+        let held = |links: &mut Links, port| held_back_by(links, port, 64);
+        let of_one: usize = (0..500).map(|port| held(&mut links, port)).sum();
+        assert!((3_000..4_096).contains(&of_one), "{of_one}");
+        // Both ports of the other network have all that they ask for.
+        assert_eq!((held(&mut links, 500), held(&mut links, 501)), (64, 64));
+        assert!(links.hold_ends.len() < HELD_BACK.max);
+        // What a neighbour holds back already is renewed.
+        assert_eq!(held(&mut links, 0), 64);
     }
 
     proptest! {
