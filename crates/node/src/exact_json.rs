@@ -39,7 +39,7 @@ pub fn read<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
                 .or_else(|_| text.parse::<i64>().map(Value::from));
             // Only what was a number: no label, and no number with another form.
             let number = number.ok().filter(is_changed_by_floating_point);
-            number.filter(|number| number.to_string() == *text)
+            number.filter(|number| number.to_string().as_str() == text)
         }
         _ => None,
     });
