@@ -14,19 +14,36 @@ use crate::command::{
 use crate::exit;
 use crate::logging::Logging;
 
+/// What comes first, as on the first page of the documentation.
+const FIRST_PAGE: &str = "\
+Named-data transport for networks that lose packets, disconnect and move
+
+A file crosses the network in chunks, hop by hop: each hop repairs its own losses, routers store what they \
+cannot forward, and a transfer resumes where it stopped.
+
+A first transfer, between two machines or two terminals; no router and no server is needed:
+  whimbrel send FILE           prints the command for the other side
+  whimbrel receive TICKET      kill either side, repeat its command: it resumes
+
+When not to use it: on a clean path nothing is gained, and against random loss alone the kernel's BBR does \
+as well. What BBR cannot do is survive an outage, store, or use two links; `whimbrel demo` shows it.
+
+`whimbrel doctor` says what this machine lacks.";
+
 /// Named-data transport for networks that lose packets, disconnect and move
 #[derive(Parser, Debug)]
 #[command(
     name = "whimbrel",
     version,
-    after_help = "A first transfer, in four terminals:\n  \
+    long_about = FIRST_PAGE,
+    after_help = "A first transfer, between two machines:\n  \
+        whimbrel send FILE\n  \
+        whimbrel receive TICKET\n\n\
+        Through a router, which stores what it cannot forward, in four terminals:\n  \
         whimbrel gnrs serve --listen 127.0.0.1:4720 --store memory\n  \
         whimbrel router run --listen 127.0.0.1:4711 --name-server 127.0.0.1:4720\n  \
         whimbrel serve --router 127.0.0.1:4711 FILE\n  \
         whimbrel get --router 127.0.0.1:4711 NAME\n\n\
-        Without any of these, between two machines:\n  \
-        whimbrel send FILE\n  \
-        whimbrel receive TICKET\n\n\
         With NDN, in three:\n  \
         whimbrel router run\n  \
         whimbrel ndn serve /example/film film.mkv\n  \
@@ -41,6 +58,16 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
+    /// Offer a file or a folder by a ticket or a code, which it prints, until Ctrl-C
+    Send(serve::Send),
+    /// Fetch what another machine sends, by its ticket or code
+    #[command(after_help = format!("Examples:\n  whimbrel receive whimbrel1qqq...\n  whimbrel receive --router 192.0.2.1:4711 7-crusade-hazardous-button-rebellion\n\nThe same as `whimbrel get`.\n\n{}", exit::HELP))]
+    Receive(get::Get),
+    /// Publish files and folders, and serve them until Ctrl-C
+    Serve(serve::Serve),
+    /// Fetch a file or a folder by its name
+    #[command(after_help = format!("Example:\n  whimbrel get 6b1e...c2 -o film.mkv\n\n{}", exit::HELP))]
+    Get(get::Get),
     /// Run a router, or show its status
     #[command(subcommand)]
     Router(node::RouterCommand),
@@ -53,16 +80,6 @@ pub(crate) enum Command {
     /// Create or show keys: the identities of hosts and routers
     #[command(subcommand)]
     Id(identity::IdCommand),
-    /// Publish files and folders, and serve them until Ctrl-C
-    Serve(serve::Serve),
-    /// Fetch a file or a folder by its name
-    #[command(after_help = format!("Example:\n  whimbrel get 6b1e...c2 -o film.mkv\n\n{}", exit::HELP))]
-    Get(get::Get),
-    /// Offer a file or a folder by a ticket or a code, which it prints, until Ctrl-C
-    Send(serve::Send),
-    /// Fetch what another machine sends, by its ticket or code
-    #[command(after_help = format!("Examples:\n  whimbrel receive whimbrel1qqq...\n  whimbrel receive --router 192.0.2.1:4711 7-crusade-hazardous-button-rebellion\n\nThe same as `whimbrel get`.\n\n{}", exit::HELP))]
-    Receive(get::Get),
     /// Ping a host or a router
     Ping(ping::Ping),
     /// Measure what the network carries between two hosts

@@ -13,6 +13,27 @@ use std::path::Path;
 use support::{Running, finished, name_of, whimbrel};
 
 #[test]
+fn the_help_begins_with_a_first_transfer_and_says_when_not_to_use_it() {
+    let (code, out, _) = finished(whimbrel().arg("--help"));
+    assert_eq!(code, 0);
+    let at = |text: &str| {
+        out.find(text)
+            .unwrap_or_else(|| panic!("no {text} in {out}"))
+    };
+    let order = [
+        "Named-data transport",
+        "whimbrel send FILE",
+        "whimbrel receive TICKET",
+        "When not to use it",
+        "Usage:",
+        "\n  send",
+        "\n  receive",
+        "\n  router",
+    ];
+    assert!(order.map(at).is_sorted(), "{out}");
+}
+
+#[test]
 fn an_unknown_key_names_its_line_and_the_known_one() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("router.toml");

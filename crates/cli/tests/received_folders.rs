@@ -280,6 +280,57 @@ fn files_arrive_where_no_links_can_be_made_and_the_links_are_named() {
     assert_eq!(fs::read(copy.join("file")).unwrap(), b"file");
 }
 
+/// Names as exFAT refuses them.
+#[test]
+fn files_arrive_where_names_are_refused_under_plain_names_or_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let room = folder.path().join("room");
+    fs::create_dir(&room).unwrap();
+    // The call is refused only if it names one of these paths.
+    let on_exfat = |paths: &[&Path]| {
+        let mut command = on_a_poor_file_system(&[])?;
+        let program = command.get_program().to_owned();
+        let mut arguments: Vec<_> = command.get_args().map(|it| it.to_owned()).collect();
+        let whimbrel = arguments.pop().unwrap();
+        command = Command::new(program);
+        command.args(arguments);
+        for call in ["rename", "renameat", "renameat2", "mkdir", "mkdirat"] {
+            command.args(["-e", &format!("inject={call}:error=EINVAL")]);
+        }
+        for path in paths {
+            command.arg("-P").arg(path);
+        }
+        command.arg(whimbrel);
+        Some(command)
+    };
+    let source = folder.path().join("12:30.ogg");
+    write(&source, &noise(100_000, 5), 0o644);
+    let served = Served::new(&source);
+    let Some(command) = on_exfat(&[&room.join("12:30.ogg")]) else {
+        return;
+    };
+    let (line, code, err) = done(&mut served.get_by(command, &room));
+    assert_eq!(code, 0, "{line} {err}");
+    let copy = room.join("12_30.ogg");
+    assert_eq!(line["fetched"]["path"], copy.to_str().unwrap(), "{line}");
+    assert_eq!(fs::read(&copy).unwrap(), fs::read(&source).unwrap());
+
+    let source = folder.path().join("a:b");
+    write(&source.join("what?"), b"refused", 0o644);
+    write(&source.join("file"), b"file", 0o644);
+    let served = Served::new(&source);
+    let refused = [room.join("a:b"), "what?".into()];
+    let command = on_exfat(&refused.each_ref().map(|it| it.as_path())).unwrap();
+    let (line, code, err) = done(&mut served.get_by(command, &room));
+    assert_eq!(code, 9, "{line} {err}");
+    assert_eq!(fs::read(room.join("a_b/file")).unwrap(), b"file");
+    let refused = &line["fetched"]["refused"];
+    assert_eq!(refused.as_array().unwrap().len(), 1, "{line}");
+    assert_eq!(refused[0]["path"], "\"what?\"");
+    let why = refused[0]["why"].as_str().unwrap();
+    assert!(why.contains("does not take the name"), "{line}");
+}
+
 #[test]
 fn names_are_taken_where_renames_can_neither_exchange_nor_refuse() {
     let folder = tempfile::tempdir().unwrap();

@@ -547,3 +547,36 @@ fn a_full_disk_is_exit_code_6_and_get_resumes_with_more_room() {
         "the arrived data was lost: {out}"
     );
 }
+
+/// Another run of a host has nothing of what was sent to the one that was killed. It would ask again
+/// only after a minute.
+#[test]
+fn a_get_with_the_key_of_one_that_was_killed_waits_for_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let bytes = noise(64 * MIB, 62);
+    fs::write(path("film"), &bytes).unwrap();
+    let mut serve = whimbrel();
+    serve.args(["serve", "--json", "--no-cache", "--listen", "127.0.0.1:0"]);
+    let serving = Running::start(serve.arg(path("film")));
+    let line = serving.await_json(|line| line["event"] == "listening");
+    let at = line["address"].as_str().unwrap().to_owned();
+    let (code, _, err) = finished(whimbrel().args(["id", "new"]).arg(path("key")));
+    assert_eq!(code, 0, "{err}");
+    for number in 0..3 {
+        let target = path(&format!("copy-{number}"));
+        let get = || {
+            let mut get = whimbrel();
+            get.args(["get", &name_of(&bytes), "--from", &at, "--json"]);
+            get.args(["--nack-timeout", "60 s", "--timeout", "20 s", "--key"]);
+            get.arg(path("key")).arg("-o").arg(&target);
+            get
+        };
+        let mut killed = Running::start(&mut get());
+        killed.await_json(|line| line["progress"]["received"].as_u64() > Some(0));
+        killed.kill();
+        let (code, out, err) = finished(&mut get());
+        assert_eq!(code, 0, "{out}{err}");
+        same(&target, &bytes);
+    }
+}

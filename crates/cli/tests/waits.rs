@@ -212,7 +212,46 @@ fn an_absent_name_says_who_was_asked() {
     assert!(err.contains("uses no name service"), "{err}");
 }
 
-/// As after an outage that was longer than the announcement lasts.
+/// An outage that is longer than the announcement lasts.
+#[test]
+fn a_get_that_begins_when_the_announcement_has_expired_waits_and_says_so() {
+    let site = Site::start(None);
+    let path = |name: &str| site.folder.path().join(name);
+    let bytes = noise(MIB, 73);
+    fs::write(path("film"), &bytes).unwrap();
+    let (key, socket) = (path("host.key"), path("host.sock"));
+    let at = &site.at;
+    let config = format!(
+        "[host]\nkey = {key:?}\nsocket = {socket:?}\nannouncement_lifetime = \"2 s\"\n\
+         [[link]]\nlabel = \"up\"\nremote = \"{at}\"\n"
+    );
+    fs::write(path("host.toml"), config).unwrap();
+    let serve = || {
+        let mut host = whimbrel();
+        host.args(["host", "run", "--json", "--config"]);
+        let host = Running::start(host.arg(path("host.toml")));
+        host.await_json(|line| line.get("guid").is_some());
+        let mut serve = whimbrel();
+        serve.args(["serve", "--json", "--no-cache", "--socket"]);
+        let serve = Running::start(serve.arg(&socket).arg(path("film")));
+        serve.await_json(|line| line["event"] == "announced" && line["outcome"] == "Registered");
+        (host, serve)
+    };
+    let (mut host, mut serving) = serve();
+    host.kill();
+    serving.kill();
+    await_that("the announcement expires", || {
+        let mut get = site.get(&name_of(&bytes));
+        finished(get.args(["--timeout", "2 s"])).0 == 3
+    });
+    let mut getting = Running::start(&mut site.get(&name_of(&bytes)));
+    await_reason(&getting, "unannounced");
+    let _back = serve();
+    getting.await_json(|line| line["event"] == "done");
+    assert_eq!(getting.exit_code(), 0);
+    assert_eq!(fs::read(path("got")).unwrap(), bytes);
+}
+
 #[test]
 fn a_get_that_begins_before_its_sender_waits_for_it() {
     let site = Site::start(None);

@@ -18,7 +18,7 @@
 //! | [`meter`] | [`Meter`], a limit of events per second, and [`Meters`] of keys; [`Distrust`], of sources that send bad signatures |
 //! | [`timer`] | [`TimerQueue`], many deadlines in one deterministic order |
 //! | [`estimator`] | round-trip time after RFC 6298, windowed minimum and maximum |
-//! | [`recent`] | [`Recent`], a bounded map of which the oldest entry gives way |
+//! | [`recent`] | [`Recent`], a bounded map of which the oldest entry gives way; [`SharedRecent`], of which the owner with the most does |
 //! | [`random`] | [`SeededRng`] and independent streams from one seed |
 //! | [`mod@keyed_map`] | a hash map for keys an attacker may choose |
 //! | [`units`] | durations, sizes, rates and probabilities as people type them |
@@ -53,7 +53,7 @@ pub use port::{
     PortEvent, PortInfo, PortOrigin, PortRequest, PortToken, address_of_station,
 };
 pub use random::SeededRng;
-pub use recent::Recent;
+pub use recent::{Recent, SharedRecent};
 pub use shape::FrameShape;
 pub use time::{Time, WallClock};
 pub use timer::TimerQueue;

@@ -317,7 +317,7 @@ fn names_in_use_go_on_while_the_cluster_is_down_and_what_it_lost_is_restored() {
     until("all is there again", || {
         store.poll(EPOCH);
         let both = [1, 2].map(|seed| read(&mut other, keys(seed).guid()));
-        (both == [Ok(vec!vec![record.clone()]), Ok(vec![binding(2, 1, LONG)])]).then_some(())
+        (both == [Ok(vec![record.clone()]), Ok(vec![binding(2, 1, LONG)])]).then_some(())
     });
 }
 

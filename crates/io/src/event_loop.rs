@@ -19,7 +19,7 @@ use crate::routes::RouteWatch;
 use crate::side::MachineSide;
 use crate::signals::StopSignals;
 use crate::transport::{PREFIX, Progress, Transport, TransportId};
-use crate::udp::ReceiveBuffers;
+use crate::udp::{AwaitedGroup, ReceiveBuffers};
 use crate::{Clock, IoError, LoopHandle, OpenedLimits};
 
 pub(crate) const WAKE_TOKEN: u64 = u64::MAX;
@@ -58,8 +58,10 @@ pub struct EventLoop<M: Machine> {
     pub(crate) outcomes: BTreeMap<usize, Outcome<M>>,
     /// Host names that are being looked up.
     pub(crate) names: Names,
-    /// Present once there is a UDP socket.
+    /// Present once there is a UDP socket, or something is awaited.
     pub(crate) routes: Option<RouteWatch>,
+    /// Multicast groups to join once the machine has their interfaces.
+    pub(crate) awaited_groups: Vec<AwaitedGroup>,
     pub(crate) opened_limits: OpenedLimits,
     /// Slots whose transports have output to write at the end of the round.
     pub(crate) gathered: Vec<usize>,
@@ -103,6 +105,7 @@ impl<M: Machine> EventLoop<M> {
             outcomes: BTreeMap::new(),
             names: Names::default(),
             routes: None,
+            awaited_groups: Vec::new(),
             opened_limits: OpenedLimits::default(),
             gathered: Vec::new(),
             mailbox,

@@ -137,5 +137,6 @@ impl<M: Machine + 'static> EventLoop<M> {
         for place in ended {
             self.close_slot(place, now, None);
         }
+        self.join_awaited_groups();
     }
 }

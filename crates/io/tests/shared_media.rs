@@ -169,6 +169,39 @@ fn multicast_works_over_ipv6_link_local_addresses() {
 }
 
 #[test]
+fn a_group_is_joined_when_its_interface_and_then_its_address_come() {
+    in_new_namespace(|| {
+        let Some(wire) = Wire::lay() else { return };
+        let mut a = script_loop();
+        let group = GROUP.parse().unwrap();
+        let joined = |a: &mut EventLoop<Script>| a.snapshot().transports.len();
+        assert!(
+            a.await_udp_multicast("late", group, "v0")
+                .unwrap()
+                .is_none()
+        );
+        assert!(ip(&[
+            "link add v0 type veth peer name v1",
+            "link set v0 up",
+            "link set v1 up",
+        ]));
+        for _ in 0..3 {
+            idle_rounds(&mut a);
+        }
+        assert_eq!(joined(&mut a), 0, "it has no address yet");
+        assert!(ip(&["address add 10.88.0.1/24 dev v0"]));
+        until(&mut a, "the group", |a| !a.machine().ports.is_empty());
+        let port = a.machine().ports.values().next().unwrap();
+        let on_it =
+            matches!(&port.medium, Medium::UdpMulticast { interface, .. } if interface == "v0");
+        assert!(on_it, "{port:?}");
+        let no_group = "10.88.0.1:5".parse().unwrap();
+        assert!(a.await_udp_multicast("none", no_group, "v0").is_err());
+        drop(wire);
+    });
+}
+
+#[test]
 fn a_group_too_long_for_its_interface_follows_the_mtu_down_and_closes_with_its_port() {
     in_new_namespace(|| {
         let Some(_wire) = Wire::lay() else { return };

@@ -1,9 +1,9 @@
-//! The demonstration: one file, one bad path, kernel TCP beside Whimbrel; or two links at once, with
-//! the kernel's Multipath TCP beside Whimbrel.
+//! The demonstration: one file, one bad path, kernel TCP with each of its congestion controls beside
+//! Whimbrel; or two links at once, with the kernel's Multipath TCP beside Whimbrel.
 //!
-//! Two copies of the topology of [MFTP §5], Fig. 7, or of [MF-5G §V], run at the same time, with the
-//! same link model, the same seed and the same outage counted from each request, so that neither
-//! transfer disturbs the other.
+//! Copies of the topology of [MFTP §5], Fig. 7, or of [MF-5G §V], run at the same time, with the
+//! same link model, the same seed and the same outage counted from each request, so that no transfer
+//! disturbs another.
 
 mod picture;
 
@@ -16,7 +16,7 @@ use serde::Serialize;
 use whimbrel_core::SeededRng;
 use whimbrel_core::units;
 
-use crate::scenario::{Overrides, Plan, Scenario, netns};
+use crate::scenario::{Overrides, Scenario, netns};
 use crate::study::Backend;
 use crate::{CongestionControl, LabError, LinkReport, TransferRecord};
 
@@ -47,8 +47,8 @@ pub struct DemoOptions {
     pub rate: u64,
     /// Seed of everything random in the link model.
     pub seed: u64,
-    /// Congestion control of the kernel's TCP.
-    pub congestion: CongestionControl,
+    /// Congestion controls of the kernel's TCP, which has a copy of the path for each.
+    pub congestions: Vec<CongestionControl>,
     /// Time limit of a transfer: TCP alone would often take minutes.
     pub patience: Duration,
 }
@@ -64,7 +64,7 @@ impl Default for DemoOptions {
             outage_after: Duration::from_secs(5),
             rate: 25_000_000,
             seed: 1,
-            congestion: CongestionControl::Cubic,
+            congestions: vec![CongestionControl::Cubic, CongestionControl::Bbr],
             patience: Duration::from_secs(60),
         }
     }
@@ -81,10 +81,13 @@ impl DemoOptions {
         }
     }
 
-    /// Returns the name of what Whimbrel is compared with.
-    pub fn rival(&self) -> String {
+    /// Returns the name of a side.
+    pub fn name_of(&self, side: Side) -> String {
         let protocol = if self.links == 1 { "TCP" } else { "MPTCP" };
-        format!("kernel {protocol} ({})", self.congestion.name())
+        match side {
+            Side::Whimbrel => String::from("Whimbrel"),
+            Side::Tcp(congestion) => format!("kernel {protocol} ({})", congestion.name()),
+        }
     }
 
     /// Returns the names of the last links in the scenario, the one with the outage first.
@@ -101,8 +104,8 @@ impl DemoOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
-    /// The kernel's TCP, or Multipath TCP.
-    Tcp,
+    /// The kernel's TCP, or Multipath TCP, with this congestion control.
+    Tcp(CongestionControl),
     /// Whimbrel.
     Whimbrel,
 }
@@ -122,27 +125,30 @@ pub struct DemoRun {
     pub intact: bool,
 }
 
-/// Both sides.
+/// All sides.
 #[derive(Clone, Debug, Serialize)]
 pub struct DemoReport {
     /// The options.
     pub options: DemoOptions,
     /// Length of the file in bytes.
     pub file_len: u64,
-    /// Kernel TCP.
-    pub tcp: DemoRun,
+    /// Kernel TCP, in the order of [`DemoOptions::congestions`].
+    pub tcp: Vec<DemoRun>,
     /// Whimbrel.
     pub whimbrel: DemoRun,
 }
 
 impl DemoReport {
-    /// Returns TCP's time over Whimbrel's; a lower bound if TCP was cut off, `None` if Whimbrel
+    /// Returns a run's time over Whimbrel's; a lower bound if the run was cut off, `None` if Whimbrel
     /// was.
-    pub fn speedup(&self) -> Option<f64> {
-        self.whimbrel
-            .record
-            .completed
-            .then(|| self.tcp.record.finished / self.whimbrel.record.finished)
+    pub fn speedup(&self, run: &DemoRun) -> Option<f64> {
+        let own = &self.whimbrel.record;
+        own.completed.then(|| run.record.finished / own.finished)
+    }
+
+    /// Returns all runs, Whimbrel's first.
+    pub fn runs(&self) -> impl Iterator<Item = &DemoRun> {
+        core::iter::once(&self.whimbrel).chain(&self.tcp)
     }
 
     /// Draws what arrives over the last links as SVG and PNG.
@@ -151,7 +157,7 @@ impl DemoReport {
     }
 }
 
-/// Receives both sides' progress, from two threads.
+/// Receives the progress of all sides, each from a thread of its own.
 pub trait DemoObserver: Send + Sync {
     /// `bytes` of `len` have arrived on this side.
     fn progress(&self, side: Side, bytes: u64, len: u64);
@@ -180,17 +186,17 @@ pub fn run(
     let file_len = std::fs::metadata(&file)
         .map_err(LabError::system(described))?
         .len();
-    observer.preparing("building two networks");
+    observer.preparing("building a network for each side");
     let scenario = scenario(options, file_len)?;
-    let plan = |by: &str| {
+    let plan = |side: Side| {
         let mut settings = scenario.settings.iter();
-        let setting = settings.find(|setting| setting.value("by") == Some(by));
+        let setting = settings.find(|setting| setting.value("by") == Some(key_of(side)));
         setting.map(|setting| &setting.plan)
     };
-    let (Some(for_whimbrel), Some(for_tcp)) = (plan("whimbrel"), plan("tcp")) else {
-        unreachable!("the scenario's text has both");
-    };
-    let side = |side, plan: &Plan| -> Result<DemoRun, LabError> {
+    let side = |side| -> Result<DemoRun, LabError> {
+        let Some(plan) = plan(side) else {
+            unreachable!("the scenario's text has all sides");
+        };
         let branches = options.last_links().iter().map(|link| Branch {
             link: String::from(*link),
             samples: vec![(0.0, 0)],
@@ -224,17 +230,30 @@ pub fn run(
         })
     };
     let (tcp, whimbrel) = std::thread::scope(|scope| {
-        let tcp = scope.spawn(|| side(Side::Tcp, for_tcp));
-        let whimbrel = side(Side::Whimbrel, for_whimbrel);
-        (tcp.join(), whimbrel)
+        let rivals = options.congestions.iter();
+        let side = &side;
+        let tcp = rivals.map(|congestion| scope.spawn(move || side(Side::Tcp(*congestion))));
+        let tcp: Vec<_> = tcp.collect();
+        let whimbrel = side(Side::Whimbrel);
+        let ended = tcp.into_iter().map(|thread| thread.join());
+        (ended.collect::<Vec<_>>(), whimbrel)
     });
-    let tcp = tcp.map_err(|_| LabError::daemon("the TCP transfer", "panicked", folder))??;
+    let panicked = |_| LabError::daemon("the TCP transfer", "panicked", folder);
+    let tcp = tcp.into_iter().map(|it| it.map_err(panicked)?);
     Ok(DemoReport {
         options: options.clone(),
         file_len,
-        tcp,
+        tcp: tcp.collect::<Result<_, _>>()?,
         whimbrel: whimbrel?,
     })
+}
+
+/// Returns the name of a side in the scenario.
+fn key_of(side: Side) -> &'static str {
+    match side {
+        Side::Whimbrel => "whimbrel",
+        Side::Tcp(congestion) => congestion.name(),
+    }
 }
 
 /// Returns the scenario with the options' path.
@@ -248,11 +267,9 @@ fn scenario(options: &DemoOptions, file_len: u64) -> Result<Scenario, LabError> 
         "{network}\n[netns]\n\
          limit = \"{}\"\n\
          \"loads.film.file\" = \"{file_len} B\"\n\
-         \"links.{wire}.delay\" = \"{}\"\n\
-         'sweep.by.tcp.\"loads.film.congestion\"' = \"{}\"\n",
+         \"links.{wire}.delay\" = \"{}\"\n",
         duration(options.patience),
         duration(options.rtt / 2),
-        options.congestion.name(),
     );
     for link in options.last_links() {
         text += &format!(
@@ -339,11 +356,10 @@ mod tests {
             rtt: Duration::from_millis(80),
             loss: 0.02,
             rate: 10_000_000,
-            congestion: CongestionControl::Bbr,
             ..DemoOptions::default()
         };
         let read = scenario(&options, 1234).unwrap_or_else(|faults| panic!("{faults}"));
-        assert_eq!(read.settings.len(), 2);
+        assert_eq!(read.settings.len(), 4);
         for setting in &read.settings {
             let (network, load) = (&setting.plan.network, &setting.plan.loads[0]);
             let link = |name: &str| &network.links[network.link(name).unwrap()];
@@ -359,8 +375,12 @@ mod tests {
             assert_eq!(load.kind, crate::scenario::load::Kind::File(1234));
             assert_eq!(setting.plan.limit, options.patience);
         }
-        let by_tcp = &read.settings[1].plan.loads[0];
-        assert_eq!(by_tcp.congestion, CongestionControl::Bbr);
+        for congestion in [CongestionControl::Bbr, CongestionControl::Cubic] {
+            let key = key_of(Side::Tcp(congestion));
+            let mut settings = read.settings.iter();
+            let setting = settings.find(|it| it.value("by") == Some(key)).unwrap();
+            assert_eq!(setting.plan.loads[0].congestion, congestion);
+        }
     }
 
     #[test]
@@ -386,7 +406,8 @@ mod tests {
             assert!(links[1].forward.outages.is_empty());
         }
         assert!(tcp.loads[0].mptcp && !whimbrel.loads[0].mptcp);
-        assert_eq!(options.rival(), "kernel MPTCP (cubic)");
+        let name = options.name_of(Side::Tcp(CongestionControl::Cubic));
+        assert_eq!(name, "kernel MPTCP (cubic)");
     }
 
     #[test]

@@ -517,6 +517,34 @@ mod tests {
         assert_eq!(bench.mtu.size(), 1452);
     }
 
+    /// Sends over a path that takes `takes` bytes from now on, until a search has been tried again.
+    fn change_path(bench: &mut Bench, takes: usize) {
+        bench.takes = takes;
+        (0..400).for_each(|_| bench.round(4));
+        search_again(bench);
+    }
+
+    fn search_again(bench: &mut Bench) {
+        bench.now += RAISE_AFTER;
+        (0..400).for_each(|_| bench.round(4));
+    }
+
+    #[test]
+    fn a_search_that_lost_probes_have_misled_is_made_good_by_the_next_one() {
+        let mut bench = Bench::new(3_344_994_356_924_756_912, LIMIT, 0.10066);
+        for takes in [630, 959, 1201] {
+            change_path(&mut bench, takes);
+        }
+        // Three probes of BASE were lost, or their answers.
+        assert!(bench.mtu.size() < BASE, "{}", bench.mtu.size());
+        search_again(&mut bench);
+        assert!(
+            (BASE..=1201).contains(&bench.mtu.size()),
+            "{}",
+            bench.mtu.size()
+        );
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -528,16 +556,21 @@ mod tests {
         ) {
             let mut bench = Bench::new(seed, LIMIT, loss);
             for takes in paths {
-                bench.takes = takes;
-                (0..400).for_each(|_| bench.round(4));
-                bench.now += RAISE_AFTER;
-                (0..400).for_each(|_| bench.round(4));
-                // Three lost probes of one size may mislead a search, by half of the remaining
-                // range.
-                let (size, passes) = (bench.mtu.size(), takes.min(LIMIT));
+                let (before, passes) = (bench.mtu.size(), takes.min(LIMIT));
+                change_path(&mut bench, takes);
+                let size = bench.mtu.size();
                 prop_assert!(size <= passes, "{size} of {passes}");
+                prop_assert!(size >= before.min(below(passes)), "{size} after {before} of {passes}");
+                // Three lost probes of one size mislead a search until the next one, which is misled
+                // in one of 40 cases at most.
+                for _ in 0..8 {
+                    if bench.mtu.size() < below(passes) {
+                        search_again(&mut bench);
+                    }
+                }
+                let size = bench.mtu.size();
+                prop_assert!((below(passes)..=passes).contains(&size), "{size} of {passes}");
                 prop_assert!(size + CLOSE >= passes || loss > 0.0, "{size} of {passes}");
-                prop_assert!(size >= below(passes), "{size} of {passes}");
             }
         }
     }

@@ -90,6 +90,22 @@ impl Handovers {
         self.entries.push_back(entry);
     }
 
+    /// Records a chunk of a flow.
+    #[cfg(test)]
+    pub(crate) fn note_flow(&mut self, flow: Flow) {
+        self.entries.push_back(HandedOver {
+            flow,
+            content: flow.source,
+            request_id: None,
+            chunks: ChunkRanges::default(),
+        });
+    }
+
+    /// Returns true if chunks of a flow are remembered.
+    pub(crate) fn has_flow(&self, flow: &Flow) -> bool {
+        self.entries.iter().any(|entry| entry.flow == *flow)
+    }
+
     /// Removes the chunks that their receiver asks for again. Returns how many of them the neighbour had accepted.
     pub(crate) fn take_missing(&mut self, flow: &Flow, content: &Guid, asked: &ChunkRanges) -> u64 {
         let is_it = |it: &&mut HandedOver| it.flow == *flow && it.content == *content;

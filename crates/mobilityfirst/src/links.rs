@@ -9,6 +9,7 @@
 pub mod callers;
 mod divided;
 mod event;
+mod hold_ends;
 mod holds;
 mod late;
 mod link;
@@ -42,7 +43,8 @@ use crate::taken::RecentlyTaken;
 use crate::wire::{HoldMode, ServiceId};
 pub use divided::{BranchState, BranchStatus, DividedStatus};
 pub use event::LinkEvent;
-pub(crate) use holds::{HELD_BACK, HELD_BACK_BYTES, RENEWAL};
+pub(crate) use hold_ends::{HELD_BACK, HELD_BACK_BYTES};
+pub(crate) use holds::RENEWAL;
 pub use names::NameRule;
 pub use report::{CallersTotal, LinkStatus, UnresolvedStatus};
 
@@ -186,7 +188,7 @@ pub struct Links {
     // When a host looks for them again.
     look_for_late_at: Time,
     // Flows that neighbours hold back here, or contents of them, and when that ends.
-    hold_ends: TimerQueue<(PortId, Flow, Option<Guid>)>,
+    hold_ends: hold_ends::HoldEnds,
     // One of those has ended since it was last looked.
     resumed: bool,
     split: SplitConfig,
@@ -230,7 +232,7 @@ impl Links {
             arrived: Vec::new(),
             late: BTreeMap::new(),
             look_for_late_at: Time::ZERO,
-            hold_ends: TimerQueue::new(),
+            hold_ends: hold_ends::HoldEnds::default(),
             resumed: false,
             split: SplitConfig::default(),
             splits: BTreeMap::new(),
@@ -634,7 +636,7 @@ impl Links {
     /// Returns the earliest deadline of any hop, as of the last [`Links::poll_transmit`].
     pub fn poll_timeout(&self) -> Option<Deadline> {
         let hold_ends = self.hold_ends.next();
-        let hold_ends = hold_ends.map(|(at, _)| Deadline::new(at, "a flow is no longer held back"));
+        let hold_ends = hold_ends.map(|at| Deadline::new(at, "a flow is no longer held back"));
         let of_hops = self.timers.next().map(|(at, port)| {
             let reason = self
                 .links

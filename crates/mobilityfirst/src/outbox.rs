@@ -409,9 +409,9 @@ impl Outbox {
         true
     }
 
-    /// Returns how many flows and contents the neighbour holds back.
-    pub(crate) fn held_back(&self) -> usize {
-        self.held.len() + self.stopped.len()
+    /// Returns true if chunks of a flow wait here or are on their way.
+    pub(crate) fn has_flow(&self, flow: &Flow) -> bool {
+        self.flows.contains_key(flow)
     }
 
     /// Returns the bytes of a flow that the hop does not carry yet.
@@ -507,14 +507,21 @@ impl Outbox {
         Some((outgoing, None))
     }
 
-    /// Takes the chunks that wait here for `client`, or that the hop carries to it, from its request.
-    pub(crate) fn subtract_under_way(&self, client: &Guid, request: &mut Request) {
+    /// Takes the chunks that wait here for `client`, or that the hop carries to it, from its request, if
+    /// they `count`.
+    pub(crate) fn subtract_under_way(
+        &self,
+        client: &Guid,
+        counts: impl Fn(&Chunk) -> bool,
+        request: &mut Request,
+    ) {
         let flows = self.flows.iter();
         let of_client = flows.filter(|(flow, _)| flow.destination == *client);
         let queued = of_client.flat_map(|(_, of_flow)| of_flow.queued.iter());
         let carried = self.carrying.values();
         let carried = carried.filter(|it| it.chunk.header.destination == *client);
-        let of_content = queued.chain(carried).filter_map(|it| it.chunk.data());
+        let all = queued.chain(carried).filter(|it| counts(&it.chunk));
+        let of_content = all.filter_map(|it| it.chunk.data());
         let of_content = of_content.filter(|data| data.content == request.content);
         let under_way: Vec<(u8, u32)> = of_content
             .map(|data| (data.chunk_log2, data.index))

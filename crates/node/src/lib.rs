@@ -36,6 +36,7 @@ mod callers;
 pub mod compose;
 pub mod config;
 pub mod diagnostics;
+pub mod exact_json;
 pub mod fetch;
 mod kept;
 pub mod keys;

@@ -11,15 +11,15 @@
 use core::hash::BuildHasher;
 use core::net::IpAddr;
 use core::time::Duration;
-use std::collections::BTreeMap;
 
-use whimbrel_core::{KeyedState, Meter, SeededRng, Time, network_of};
+use whimbrel_core::{KeyedState, Meter, Recent, SeededRng, Time, network_of};
 
 use crate::connection::Ends;
 use crate::options::Limits;
 
-/// Addresses that are told apart; beyond it, those that are idle are forgotten.
-const MAX_CLIENTS: usize = 4096;
+/// Addresses that are told apart, of those that were answered and of newcomers: of each kind, the one
+/// that was heard of the longest ago is forgotten. Invented addresses push out no others than such.
+const MAX_CLIENTS: usize = 2048;
 /// Refused attempts that are remembered, of 16 bytes each. A later one may take the place of an
 /// earlier one: a flood of 10,000 a second leaves six of seven in place for a second.
 const REMEMBERED: usize = 1 << 16;
@@ -66,12 +66,6 @@ enum Share {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Client {
-    unanswered: Meter,
-    is_known: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
 struct Remembered {
     hash: u64,
     at: Time,
@@ -80,8 +74,10 @@ struct Remembered {
 /// The connections of one kind of opener that are not answered.
 pub(crate) struct Admission {
     opener: Opener,
-    /// By network ([`network_of`]).
-    clients: BTreeMap<u128, Client>,
+    /// The connections of those that were answered, by network ([`network_of`]).
+    known: Recent<u128, Meter>,
+    /// The same of those that were not.
+    unknown: Recent<u128, Meter>,
     newcomers: Meter,
     repeated: Meter,
     /// By hash; empty until something is refused.
@@ -94,7 +90,8 @@ impl Admission {
     pub(crate) fn new(opener: Opener, rng: &mut SeededRng) -> Admission {
         Admission {
             opener,
-            clients: BTreeMap::new(),
+            known: Recent::new(MAX_CLIENTS),
+            unknown: Recent::new(MAX_CLIENTS),
             newcomers: Meter::default(),
             repeated: Meter::default(),
             refused: Vec::new(),
@@ -115,15 +112,15 @@ impl Admission {
         let opener = self.opener;
         let charge = |share| Charge { opener, share };
         let client = network_of(client);
-        let mut state = self.clients.get(&client).copied().unwrap_or_default();
-        let share = match state.is_known {
-            true => Share::Known,
-            false => Share::Newcomer,
-        };
-        let has_room = state.unanswered.admits(now, limits.unanswered)
-            && (state.is_known || self.newcomers.admits(now, limits.newcomers));
+        let (share, mut unanswered) = self.of(client);
+        let has_room = unanswered.admits(now, limits.unanswered)
+            && (matches!(share, Share::Known) || self.newcomers.admits(now, limits.newcomers));
         if has_room {
-            self.keep(now, client, state);
+            let clients = match share {
+                Share::Known => &mut self.known,
+                _ => &mut self.unknown,
+            };
+            clients.insert(client, unanswered);
             return Some(charge(share));
         }
         let comes_again = self.comes_again(now, attempt);
@@ -131,38 +128,28 @@ impl Admission {
     }
 
     /// A connection is answered.
-    pub(crate) fn answered(&mut self, now: Time, client: IpAddr, charge: Charge, limits: &Limits) {
+    pub(crate) fn answered(&mut self, client: IpAddr, charge: Charge, limits: &Limits) {
         let client = network_of(client);
-        let mut state = self.clients.get(&client).copied().unwrap_or_default();
+        let (_, mut unanswered) = self.of(client);
         match charge.share {
             Share::Repeated => self.repeated.give_back(limits.repeated),
-            Share::Known => state.unanswered.give_back(limits.unanswered),
+            Share::Known => unanswered.give_back(limits.unanswered),
             Share::Newcomer => {
-                state.unanswered.give_back(limits.unanswered);
+                unanswered.give_back(limits.unanswered);
                 self.newcomers.give_back(limits.newcomers);
             }
         }
-        state.is_known = true;
-        self.keep(now, client, state);
+        self.unknown.remove(&client);
+        self.known.insert(client, unanswered);
     }
 
-    fn keep(&mut self, now: Time, client: u128, state: Client) {
-        if self.clients.len() >= MAX_CLIENTS && !self.clients.contains_key(&client) {
-            self.clients
-                .retain(|_, it| it.is_known || !it.unanswered.is_idle(now));
-            if self.clients.len() >= MAX_CLIENTS {
-                let idle = self
-                    .clients
-                    .iter()
-                    .find(|(_, it)| it.unanswered.is_idle(now));
-                let idle = idle.map(|(client, _)| *client);
-                match idle {
-                    Some(idle) => self.clients.remove(&idle),
-                    None => self.clients.pop_first().map(|(_, it)| it),
-                };
-            }
+    /// Returns the share of a network, and the meter of its connections.
+    fn of(&self, client: u128) -> (Share, Meter) {
+        match (self.known.get(&client), self.unknown.get(&client)) {
+            (Some(meter), _) => (Share::Known, *meter),
+            (None, Some(meter)) => (Share::Newcomer, *meter),
+            (None, None) => (Share::Newcomer, Meter::default()),
         }
-        self.clients.insert(client, state);
     }
 
     /// Returns true if this attempt was refused a while ago; remembers it if not.
@@ -191,5 +178,51 @@ impl Admission {
             self.told = Some(now);
         }
         is_new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(number: u32) -> IpAddr {
+        IpAddr::V4(number.into())
+    }
+
+    /// Opens a connection from an address; it is answered if `answered`. Returns whether the address
+    /// was known.
+    fn open(admission: &mut Admission, now: Time, number: u32, answered: bool) -> Option<bool> {
+        let limits = Limits::default();
+        let ends = Ends {
+            local: (address(number), 1).into(),
+            remote: (address(9), 2).into(),
+        };
+        let charge = admission.admits(now, address(number), (ends, 0), &limits)?;
+        if answered {
+            admission.answered(address(number), charge, &limits);
+        }
+        Some(matches!(charge.share, Share::Known))
+    }
+
+    #[test]
+    fn the_address_that_was_heard_of_longest_ago_gives_way() {
+        let mut admission = Admission::new(Opener::Program, &mut SeededRng::new(1));
+        let most = MAX_CLIENTS as u32;
+        for number in 0..most {
+            open(&mut admission, Time::ZERO, number, true);
+        }
+        let mut now = Time::from_secs(5);
+        assert_eq!(open(&mut admission, now, 0, false), Some(true));
+        open(&mut admission, now, most, true);
+        assert_eq!(open(&mut admission, now, 0, false), Some(true));
+        assert_eq!(open(&mut admission, now, 1, false), Some(false));
+        // Any number of addresses that nobody answers.
+        for number in 0..10 * most {
+            now += Duration::from_millis(2);
+            open(&mut admission, now, (1 << 20) + number, false);
+        }
+        now += Duration::from_secs(5);
+        assert_eq!(open(&mut admission, now, 0, false), Some(true));
+        assert_eq!(admission.unknown.len(), MAX_CLIENTS);
     }
 }

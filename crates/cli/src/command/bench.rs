@@ -10,6 +10,7 @@ use whimbrel_bench::ndn::{self, ConsumerOptions, ProducerOptions, SoakOptions};
 use whimbrel_bench::peer::{self, PeerCarrier, PeerEnd};
 use whimbrel_bench::{BenchError, BenchOptions, Part};
 use whimbrel_lab::study::Backend;
+use whimbrel_node::exact_json;
 
 use super::{Outcome, bench_grid, json_line, out};
 use crate::exit::{Exit, Failure};
@@ -319,7 +320,7 @@ fn measure(arguments: Bench) -> Outcome {
     });
     spinner.finish_and_clear();
     if let Some(folder) = &arguments.output {
-        let text = serde_json::to_string_pretty(&report.json()).unwrap_or_default();
+        let text = exact_json::pretty(&report.json()).unwrap_or_default();
         std::fs::write(folder.join("bench.json"), text)
             .map_err(|error| cannot_write(folder, error))?;
     }

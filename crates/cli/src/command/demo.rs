@@ -8,9 +8,11 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use whimbrel_core::units::{self, Rate, Span};
 use whimbrel_lab::demo::{self, DemoObserver, DemoOptions, DemoReport, DemoRun, Side};
 use whimbrel_lab::{CongestionControl, LabError, scratch};
+use whimbrel_node::exact_json;
 
 use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
+use crate::logging::note;
 use crate::progress::draw_target;
 
 #[derive(Args, Debug)]
@@ -41,9 +43,10 @@ pub(crate) struct Demo {
     /// Seed of all randomness in the emulated links
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Congestion control of the kernel's TCP
-    #[arg(long, value_parser = ["cubic", "bbr", "reno"], default_value = "cubic")]
-    tcp: String,
+    /// Congestion controls of the kernel's TCP, each beside the others; by default cubic, and bbr if the
+    /// kernel has it
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = ["cubic", "bbr", "reno"])]
+    tcp: Vec<String>,
     /// Abort a transfer after this long; TCP alone would often take minutes
     #[arg(long, value_name = "DURATION", default_value = "60 s", value_parser = Span::with_unit)]
     patience: Span,
@@ -71,11 +74,7 @@ pub(crate) fn run(arguments: Demo) -> Outcome {
         outage_after: arguments.outage_after.0,
         rate: arguments.rate.0,
         seed: arguments.seed,
-        congestion: match arguments.tcp.as_str() {
-            "bbr" => CongestionControl::Bbr,
-            "reno" => CongestionControl::Reno,
-            _ => CongestionControl::Cubic,
-        },
+        congestions: congestions(&arguments.tcp),
         patience: arguments.patience.0,
     };
     let cannot_write = |error| {
@@ -104,7 +103,7 @@ pub(crate) fn run(arguments: Demo) -> Outcome {
     let stem = arguments.output.join("goodput");
     report.draw(&stem).map_err(failure)?;
     let figures = arguments.output.join("report.json");
-    let text = serde_json::to_string_pretty(&report).unwrap_or_default();
+    let text = exact_json::pretty(&report).unwrap_or_default();
     std::fs::write(&figures, text).map_err(cannot_write)?;
     if arguments.json {
         json_line(&report);
@@ -112,20 +111,41 @@ pub(crate) fn run(arguments: Demo) -> Outcome {
         out(&table(&report, &stem));
     }
     // TCP may be aborted, but its bytes must be right; Whimbrel must finish.
-    let right = report.whimbrel.intact && (report.tcp.intact || !report.tcp.record.completed);
+    let is_right = |run: &DemoRun| run.intact || !run.record.completed;
+    let right = report.whimbrel.intact && report.tcp.iter().all(is_right);
     Ok(if right { Exit::Done } else { Exit::Other })
+}
+
+/// Returns what the user asks for, each once, or else what the kernel has.
+fn congestions(wanted: &[String]) -> Vec<CongestionControl> {
+    let known = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    let has_bbr = known.is_ok_and(|known| known.split_whitespace().any(|it| it == "bbr"));
+    if wanted.is_empty() && !has_bbr {
+        note("this kernel has no BBR (sudo modprobe tcp_bbr): the demo compares with CUBIC alone");
+    }
+    let is_meant = |it: &CongestionControl| match it {
+        CongestionControl::Bbr if wanted.is_empty() => has_bbr,
+        CongestionControl::Reno if wanted.is_empty() => false,
+        CongestionControl::Cubic if wanted.is_empty() => true,
+        named => wanted.iter().any(|name| name == named.name()),
+    };
+    let all = [
+        CongestionControl::Cubic,
+        CongestionControl::Bbr,
+        CongestionControl::Reno,
+    ];
+    all.into_iter().filter(is_meant).collect()
 }
 
 fn failure(error: LabError) -> Failure {
     Failure::new(Exit::Other, error.to_string())
 }
 
-/// Two live progress bars on a terminal, none elsewhere.
+/// A live progress bar for each side on a terminal, none elsewhere.
 struct Bars {
     all: MultiProgress,
     preparing: ProgressBar,
-    tcp: ProgressBar,
-    whimbrel: ProgressBar,
+    sides: Vec<(Side, ProgressBar)>,
 }
 
 impl Bars {
@@ -133,31 +153,29 @@ impl Bars {
         let all = MultiProgress::with_draw_target(draw_target(!quiet, 10));
         let preparing = all.add(ProgressBar::new_spinner());
         preparing.enable_steady_tick(Duration::from_millis(120));
-        let template = "{prefix:<12} {percent:>3} % [{bar:36}] {bytes} of {total_bytes}, {elapsed}, {eta} left";
+        let template = "{prefix:<20} {percent:>3} % [{bar:36}] {bytes} of {total_bytes}, {elapsed}, {eta} left";
         let style =
             ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-        let bar = |name: &'static str| {
+        let bar = |side: Side| {
             all.add(
                 ProgressBar::new(options.made_len())
                     .with_style(style.clone())
-                    .with_prefix(name),
+                    .with_prefix(options.name_of(side)),
             )
         };
-        let rival = match options.links {
-            1 => "kernel TCP",
-            _ => "kernel MPTCP",
-        };
-        let (whimbrel, tcp) = (bar("Whimbrel"), bar(rival));
+        let rivals = options.congestions.iter().map(|it| Side::Tcp(*it));
+        let sides = core::iter::once(Side::Whimbrel).chain(rivals);
+        let sides = sides.map(|side| (side, bar(side))).collect();
         Bars {
             all,
             preparing,
-            tcp,
-            whimbrel,
+            sides,
         }
     }
 
     fn end(&self) {
-        for bar in [&self.preparing, &self.tcp, &self.whimbrel] {
+        self.preparing.finish_and_clear();
+        for (_, bar) in &self.sides {
             bar.finish_and_clear();
         }
         // A failure affects only the display.
@@ -168,9 +186,8 @@ impl Bars {
 impl DemoObserver for Bars {
     fn progress(&self, side: Side, bytes: u64, len: u64) {
         self.preparing.finish_and_clear();
-        let bar = match side {
-            Side::Tcp => &self.tcp,
-            Side::Whimbrel => &self.whimbrel,
+        let Some((_, bar)) = self.sides.iter().find(|(of, _)| *of == side) else {
+            return;
         };
         bar.set_length(len);
         bar.set_position(bytes);
@@ -204,17 +221,13 @@ fn table(report: &DemoReport, stem: &Path) -> String {
         options.outage_after.as_secs_f64()
     );
     let mut row = |what: &str, cell: &dyn Fn(&DemoRun) -> String| {
-        text.push_str(&format!(
-            "{what:<28}{:>16}{:>22}\n",
-            cell(&report.whimbrel),
-            cell(&report.tcp)
-        ));
+        text.push_str(&format!("{what:<20}{:>14}", cell(&report.whimbrel)));
+        for run in &report.tcp {
+            text.push_str(&format!("{:>22}", cell(run)));
+        }
+        text.push('\n');
     };
-    let title = options.rival();
-    row("", &|run| match run.side {
-        Side::Whimbrel => "Whimbrel".to_owned(),
-        Side::Tcp => title.clone(),
-    });
+    row("", &|run| options.name_of(run.side));
     row("time", &|run| format!("{:.1} s", run.record.finished));
     row("goodput", &|run| {
         format!("{:.2} Mbit/s", run.record.goodput() / 1e6)
@@ -243,15 +256,24 @@ fn table(report: &DemoReport, stem: &Path) -> String {
             (true, intact) => if intact { "yes" } else { "NO" }.into(),
         }
     });
-    let verdict = match report.speedup() {
-        Some(times) if report.tcp.record.completed => {
-            format!("Whimbrel was {times:.1} times as fast.")
-        }
-        Some(times) => format!("Whimbrel was at least {times:.1} times as fast."),
-        None => String::from("Whimbrel did not finish in time."),
-    };
+    text.push('\n');
+    for run in &report.tcp {
+        let rival = options.name_of(run.side);
+        text += &match report.speedup(run) {
+            Some(times) if run.record.completed => {
+                format!("Whimbrel was {times:.1} times as fast as the {rival}.\n")
+            }
+            Some(times) => {
+                format!("Whimbrel was at least {times:.1} times as fast as the {rival}.\n")
+            }
+            None => continue,
+        };
+    }
+    if !report.whimbrel.record.completed {
+        text += "Whimbrel did not finish in time.\n";
+    }
     text.push_str(&format!(
-        "\n{verdict}\n{}\n{}\n",
+        "{}\n{}\n",
         stem.with_extension("svg").display(),
         stem.with_extension("png").display(),
     ));

@@ -32,8 +32,7 @@ mod wanted;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use serde_json::Value;
-use whimbrel_node::diagnostics;
+use whimbrel_node::{diagnostics, exact_json};
 
 use crate::arguments::Command;
 use crate::exit::{self, Exit, Failure};
@@ -94,29 +93,9 @@ pub(crate) fn json_line(value: &impl serde::Serialize) {
     }
 }
 
-/// The largest integer that readers with floating-point numbers, such as jq and JavaScript, keep as it
-/// is.
-const MAX_EXACT: u64 = (1 << 53) - 1;
-
-/// Returns a line of JSON for programs: larger integers are strings, as in protobuf's mapping.
+/// Returns a line of JSON for programs.
 pub(crate) fn json_text(value: &impl serde::Serialize) -> Option<String> {
-    let mut value = serde_json::to_value(value).ok()?;
-    keep_exact(&mut value);
-    Some(format!("{value}\n"))
-}
-
-fn keep_exact(value: &mut Value) {
-    match value {
-        Value::Number(number) => {
-            let size = number.as_u64().or(number.as_i64().map(i64::unsigned_abs));
-            if size.is_some_and(|size| size > MAX_EXACT) {
-                *value = Value::String(number.to_string());
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(keep_exact),
-        Value::Object(fields) => fields.values_mut().for_each(keep_exact),
-        Value::Null | Value::Bool(_) | Value::String(_) => {}
-    }
+    exact_json::line(value).ok().map(|text| text + "\n")
 }
 
 /// Prints one line of JSON about the work of a server, as [`tell`].
@@ -140,28 +119,5 @@ pub(crate) fn out(text: &str) {
         failure.tell();
         logging::flush();
         std::process::exit(failure.exit.code().into());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn integers_that_floating_point_would_change_are_strings() {
-        let largest = MAX_EXACT;
-        let value = json!({
-            "mtu": u64::MAX, "list": [largest, largest + 1, -5, i64::MIN], "rate": 1e300, "text": "7",
-        });
-        let text = json_text(&value).unwrap();
-        let expected = json!({
-            "mtu": "18446744073709551615",
-            "list": [largest, "9007199254740992", -5, "-9223372036854775808"],
-            "rate": 1e300,
-            "text": "7",
-        });
-        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
     }
 }

@@ -21,6 +21,7 @@ use crate::TransportId;
 
 pub use carrier::{DatagramCarrier, IP_PROTOCOL};
 pub(crate) use endpoint::UdpEndpoint;
+pub(crate) use group::AwaitedGroup;
 pub use group::{UdpMulticastConfig, UdpMulticastLink};
 pub use inbound::InboundLimits;
 pub(crate) use inbound::InboundTable;

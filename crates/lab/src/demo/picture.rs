@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::{DemoOptions, DemoReport, DemoRun, Side};
+use super::{DemoOptions, DemoReport, DemoRun};
 use crate::LabError;
 use crate::figure::{LineChart, Series, write_stacked};
 
@@ -68,7 +68,7 @@ fn line(branch: &Branch, label: &str) -> Series {
 pub(super) fn draw(report: &DemoReport, stem: &Path) -> Result<(), LabError> {
     let options = &report.options;
     if options.links == 1 {
-        let last = |run: &DemoRun, label: &str| line(&sum(&run.branches), label);
+        let last = |run: &DemoRun| line(&sum(&run.branches), &options.name_of(run.side));
         let chart = LineChart {
             title: format!(
                 "{:.0} MB over {:.0} Mbit/s, RTT {:.0} ms, loss {:.1} % on the last hop",
@@ -77,31 +77,22 @@ pub(super) fn draw(report: &DemoReport, stem: &Path) -> Result<(), LabError> {
                 options.rtt.as_secs_f64() * 1e3,
                 options.loss * 100.0
             ),
-            series: vec![
-                last(&report.whimbrel, "Whimbrel"),
-                last(&report.tcp, &options.rival()),
-            ],
+            series: report.runs().map(last).collect(),
             ..plain(options, "link out")
         };
         return chart.write(stem);
     }
-    let both = [&report.whimbrel, &report.tcp];
-    let ends = both.map(|run| run.record.finished);
-    let rates = both.map(|run| sum(&run.branches).rates());
-    let highest = rates.iter().flatten().map(|(_, rate)| rate / 1e6);
-    let reach = (
-        ends.into_iter().fold(0.0, f64::max),
-        highest.fold(0.0, f64::max),
-    );
-    write_stacked(&both.map(|run| of_branches(options, run, reach)), stem)
+    let ends = report.runs().map(|run| run.record.finished);
+    let rates = report.runs().flat_map(|run| sum(&run.branches).rates());
+    let highest = rates.map(|(_, rate)| rate / 1e6);
+    let reach = (ends.fold(0.0, f64::max), highest.fold(0.0, f64::max));
+    let charts = report.runs().map(|run| of_branches(options, run, reach));
+    write_stacked(&charts.collect::<Vec<_>>(), stem)
 }
 
 /// Draws the branches of one side.
 fn of_branches(options: &DemoOptions, run: &DemoRun, reach: (f64, f64)) -> LineChart {
-    let name = match run.side {
-        Side::Whimbrel => String::from("Whimbrel"),
-        Side::Tcp => options.rival(),
-    };
+    let name = options.name_of(run.side);
     let ended = match run.record.completed {
         true => format!("done after {:.1} s", run.record.finished),
         false => format!("not done after {:.0} s", run.record.finished),

@@ -12,6 +12,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::{Backend, StudyResult, Table, flent};
+use whimbrel_node::exact_json;
+
 use crate::LabError;
 
 const RESULT: &str = "result.json";
@@ -49,7 +51,7 @@ pub fn write_result(result: &StudyResult, root: &Path) -> Result<PathBuf, LabErr
         )?;
     }
     let path = folder.join(RESULT);
-    let json = serde_json::to_string_pretty(result).unwrap_or_default();
+    let json = exact_json::pretty(result).unwrap_or_default();
     std::fs::write(&path, json).map_err(failed(&path))?;
     Ok(folder)
 }
@@ -79,7 +81,7 @@ pub fn read_results(root: &Path, study: &str) -> Result<Vec<StudyResult>, LabErr
         match std::fs::read_to_string(&path) {
             Ok(text) => {
                 results.push(
-                    serde_json::from_str(&text).map_err(|fault| LabError::BadResult {
+                    exact_json::read(&text).map_err(|fault| LabError::BadResult {
                         path: path.display().to_string(),
                         reason: fault.to_string(),
                     })?,

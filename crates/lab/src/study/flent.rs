@@ -14,6 +14,8 @@ use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 
 use super::{StudyResult, Transfer};
+use whimbrel_node::exact_json;
+
 use crate::LabError;
 use crate::transfer::{SAMPLE_INTERVAL, TransferRecord};
 
@@ -39,8 +41,8 @@ pub(super) fn write(
         File::create(path).map_err(failed())?,
         Compression::default(),
     );
-    let text = serde_json::to_vec(&document(result, transfer)).unwrap_or_default();
-    gzip.write_all(&text)
+    let text = exact_json::line(&document(result, transfer)).unwrap_or_default();
+    gzip.write_all(text.as_bytes())
         .and_then(|()| gzip.finish())
         .map_err(failed())?
         .sync_data()

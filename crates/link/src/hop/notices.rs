@@ -15,9 +15,11 @@ impl Hop {
             secure::handshake::LOST => session.handle_lost(now, frame),
             secure::handshake::REFUSAL => {
                 let refusal = secure::handshake::decode_refusal(frame);
-                let why = refusal.map(|(why, _)| why);
-                let why = why.filter(|why| *why == Unwilling::Plain && session.peer().is_none());
-                self.note_unwilling(now, why);
+                // Whoever has not seen this end's HELLO can tell nothing.
+                let why = refusal.filter(|(why, about)| {
+                    *why == Unwilling::Plain && session.is_greeting_of(about)
+                });
+                self.note_unwilling(now, why.map(|(why, _)| why));
             }
             _ => {
                 self.stats.drops.wrong_mode += 1;

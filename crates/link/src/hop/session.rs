@@ -157,6 +157,13 @@ impl Session {
         self.peer.map(|_| session_tag(self.peer_token, self.token))
     }
 
+    /// Returns true if this end greets a neighbour that it does not know yet, with this token and
+    /// nonce.
+    pub(super) fn is_greeting_of(&self, about: &[u8; 8]) -> bool {
+        let (token, nonce) = (self.token.to_be_bytes(), self.nonce.to_be_bytes());
+        self.peer.is_none() && about.starts_with(&token) && about.ends_with(&nonce)
+    }
+
     /// Returns true if a frame with this tag is of the current session.
     pub(super) fn is_current(&self, tag: u32) -> bool {
         self.peer

@@ -69,8 +69,8 @@ impl Host {
         }
         // Chunks stuck on a link that is down, or is no longer used, are not under way.
         if let Some(port) = self.uplinks.port_by(way, &self.links) {
-            self.links
-                .subtract_under_way(port, &header.source, &mut request);
+            let asks = (&header.source, header.extensions.request);
+            self.links.subtract_under_way(port, asks, &mut request);
         }
         if request.chunks.is_empty() && !wants_none {
             return;

@@ -462,11 +462,12 @@ impl Links {
         self.review_split_hold(flow);
     }
 
-    /// Removes from a request of `client` the chunks that wait for it or are in flight to it on any branch.
+    /// Removes from a request of `client` with this id the chunks that wait for it, or are in flight to
+    /// answer it on another branch.
     pub(super) fn subtract_divided(
         &self,
         asked_on: PortId,
-        client: &whimbrel_core::Guid,
+        (client, id): (&whimbrel_core::Guid, Option<u64>),
         request: &mut Request,
     ) {
         let flows = self.splits.iter();
@@ -480,7 +481,8 @@ impl Links {
                     continue;
                 }
                 if let Some(link) = self.links.get(&port) {
-                    link.outbox.subtract_under_way(&flow.destination, request);
+                    let counts = |chunk: &Chunk| chunk.header.extensions.request == id;
+                    (link.outbox).subtract_under_way(&flow.destination, counts, request);
                 }
             }
         }

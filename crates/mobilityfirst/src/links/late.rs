@@ -263,8 +263,15 @@ impl Links {
         };
         let until = now + stop.lease.min(MAX_LEASE);
         let is_stopped = !stop.lease.is_zero();
-        if is_stopped && !self.may_note(port, flow, Some(stop.content)) {
-            return false;
+        let at = self.source_of(port);
+        let end = (port, flow, Some(stop.content));
+        if is_stopped && !self.hold_ends.contains(&end) {
+            if !self.passes(port, &flow) {
+                return true;
+            }
+            if !self.hold_ends.admits(port, at) {
+                return false;
+            }
         }
         let Some(link) = self.links.get_mut(&port) else {
             return true;
@@ -274,10 +281,9 @@ impl Links {
         if !link.outbox.stop(now, &flow, stop.content, wanted) {
             return false;
         }
-        let end = (port, flow, Some(stop.content));
         match is_stopped {
-            true => self.hold_ends.set(end, until),
-            false => drop(self.hold_ends.cancel(&end)),
+            true => self.hold_ends.set(at, end, until),
+            false => self.hold_ends.cancel(&end),
         }
         // A repetition changes nothing else.
         if is_stopped == was_stopped {

@@ -1,6 +1,6 @@
 //! The ports of the hops: their life, and the neighbours behind them.
 
-use whimbrel_core::{Guid, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time};
+use whimbrel_core::{Guid, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Source, Time};
 use whimbrel_link::{Hop, HopConfig};
 
 use super::{ChunkToSend, LOOK_UP_AGAIN, Link, LinkEvent, Links};
@@ -190,6 +190,12 @@ impl Links {
     /// Returns the port's properties.
     pub fn info(&self, port: PortId) -> Option<&PortInfo> {
         self.links.get(&port).map(|link| &link.info)
+    }
+
+    /// Returns where the peer of a port is.
+    pub(crate) fn source_of(&self, port: PortId) -> Source {
+        let info = self.info(port);
+        info.map_or(Source::Port(port), |info| Source::of(port, info))
     }
 
     /// Returns all ports, in the order of their numbers.

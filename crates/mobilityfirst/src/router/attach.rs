@@ -133,7 +133,7 @@ impl Attachments {
     /// Returns where a GUID is attached: by its preferred port, whether that responds or not.
     pub(super) fn place_of(&self, guid: &Guid, links: &Links) -> Option<Source> {
         let port = self.by_guid.get(guid)?.first()?.port;
-        links.info(port).map(|info| Source::of(port, info))
+        Some(links.source_of(port))
     }
 
     /// Notes that a chunk of a host came by a port.

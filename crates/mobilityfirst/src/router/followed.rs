@@ -4,8 +4,7 @@
 use std::collections::BTreeSet;
 
 use core::time::Duration;
-use hashlink::LinkedHashMap;
-use whimbrel_core::{Guid, KeyedState, SeededRng, Time};
+use whimbrel_core::{Guid, SeededRng, SharedRecent, Source, Time};
 
 /// Maximum of followed destinations: a quarter of a resolver's watches, so that those of stored chunks
 /// have the rest.
@@ -17,15 +16,16 @@ const FOLLOWED_FOR: Duration = Duration::from_secs(30);
 pub(super) struct Followed {
     // Chunks are stored for these.
     awaited: BTreeSet<Guid>,
-    // Flows to these may be divided, and when the last chunk came. Least recently used first.
-    destinations: LinkedHashMap<Guid, Time, KeyedState>,
+    // Flows to these may be divided, and when the last chunk came. Shared among the networks that chunks
+    // come from.
+    destinations: SharedRecent<Option<Source>, Guid, Time>,
 }
 
 impl Followed {
     pub(super) fn new(rng: &mut SeededRng) -> Followed {
         Followed {
             awaited: BTreeSet::new(),
-            destinations: LinkedHashMap::with_hasher(KeyedState::new(rng)),
+            destinations: SharedRecent::new(MAX_FOLLOWED, rng),
         }
     }
 
@@ -36,33 +36,34 @@ impl Followed {
     /// Nothing is stored for a name any more. Returns true if nobody wants to know of it.
     pub(super) fn forget_awaited(&mut self, name: &Guid) -> bool {
         self.awaited.remove(name);
-        !self.destinations.contains_key(name)
+        !self.destinations.contains(name)
     }
 
     pub(super) fn has_destination(&self, name: &Guid) -> bool {
-        self.destinations.contains_key(name)
+        self.destinations.contains(name)
     }
 
-    /// Notes that a chunk goes to a destination. Returns true if that is new, and the name that is
-    /// followed no more in its favour.
-    pub(super) fn note_destination(&mut self, now: Time, name: Guid) -> (bool, Option<Guid>) {
-        if let Some(last) = self.destinations.to_back(&name) {
+    /// Notes that a chunk from `at` goes to a destination. Returns true if that is new, and the name that
+    /// is followed no more in its favour.
+    pub(super) fn note_destination(
+        &mut self,
+        now: Time,
+        at: Option<Source>,
+        name: Guid,
+    ) -> (bool, Option<Guid>) {
+        if let Some(last) = self.destinations.touch(&name) {
             *last = now;
             return (false, None);
         }
-        let oldest = match self.destinations.len() >= MAX_FOLLOWED {
-            true => self.destinations.pop_front(),
-            false => None,
-        };
-        self.destinations.insert(name, now);
-        let gone = oldest.map(|(name, _)| name);
+        let gone = self.destinations.insert(at, name, now);
+        let gone = gone.map(|(name, _)| name);
         (true, gone.filter(|name| !self.awaited.contains(name)))
     }
 
     /// Takes a destination that no chunk has gone to for long; the second value is true if nobody
     /// else wants to know of it.
     pub(super) fn take_idle(&mut self, now: Time) -> Option<(Guid, bool)> {
-        let (name, last) = self.destinations.front()?;
+        let (name, last) = self.destinations.oldest()?;
         if now.since(*last) < FOLLOWED_FOR {
             return None;
         }
@@ -73,7 +74,7 @@ impl Followed {
 
     /// Returns when the next one may have been idle for long.
     pub(super) fn next_idle(&self) -> Option<Time> {
-        let (_, last) = self.destinations.front()?;
+        let (_, last) = self.destinations.oldest()?;
         Some(*last + FOLLOWED_FOR)
     }
 }
@@ -96,18 +97,30 @@ mod tests {
     fn the_destination_that_was_used_least_recently_makes_room() {
         let mut followed = Followed::new(&mut SeededRng::new(1));
         for number in 0..MAX_FOLLOWED as u16 {
-            let noted = followed.note_destination(Time::from_secs(1), named(number));
+            let noted = followed.note_destination(Time::from_secs(1), None, named(number));
             assert_eq!(noted, (true, None));
         }
         followed.note_awaited(named(1));
-        let again = followed.note_destination(Time::from_secs(2), named(0));
+        let again = followed.note_destination(Time::from_secs(2), None, named(0));
         assert_eq!(again, (false, None));
         // The oldest one is awaited, so that its watch stays.
-        let one_more = followed.note_destination(Time::from_secs(2), named(5_000));
+        let one_more = followed.note_destination(Time::from_secs(2), None, named(5_000));
         assert_eq!(one_more, (true, None));
-        let one_more = followed.note_destination(Time::from_secs(2), named(5_001));
+        let one_more = followed.note_destination(Time::from_secs(2), None, named(5_001));
         assert_eq!(one_more, (true, Some(named(2))));
         assert_eq!(followed.destinations.len(), MAX_FOLLOWED);
+    }
+
+    #[test]
+    fn destinations_of_one_network_push_out_none_of_another() {
+        let mut followed = Followed::new(&mut SeededRng::new(1));
+        let [honest, other] = [1, 2].map(|network| Some(Source::Network(network)));
+        followed.note_destination(Time::ZERO, honest, named(0));
+        for number in 1..=2 * MAX_FOLLOWED as u16 {
+            followed.note_destination(Time::ZERO, other, named(number));
+        }
+        assert_eq!(followed.destinations.len(), MAX_FOLLOWED);
+        assert!(followed.has_destination(&named(0)) && !followed.has_destination(&named(1)));
     }
 
     #[derive(Clone, Debug)]
@@ -152,7 +165,7 @@ mod tests {
                     }
                     Step::Chunk(name) => {
                         used.insert(named(name), now);
-                        followed.note_destination(now, named(name));
+                        followed.note_destination(now, None, named(name));
                         watched.insert(named(name));
                     }
                     Step::Wait(seconds) => now += Duration::from_secs(seconds),

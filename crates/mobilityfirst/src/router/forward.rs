@@ -121,6 +121,7 @@ impl Router {
         self.note_not_served(now, &outgoing.chunk);
         if let Some(data) = outgoing.chunk.data() {
             let source = outgoing.chunk.header.source;
+            let from = (from, self.links.source_of(from));
             self.names.note_data(now, source, from, &data);
         }
         if self.observe(now, &outgoing.chunk) {
@@ -159,9 +160,8 @@ impl Router {
             ..Path::default()
         };
         *request = request.clone().fitted_to(&path);
-        self.links
-            .subtract_under_way(from, &chunk.header.source, request);
         let asks = (&chunk.header.source, chunk.header.extensions.request);
+        self.links.subtract_under_way(from, asks, request);
         self.links.subtract_taken(now, from, asks, request);
         self.proxy
             .subtract_stored(now, &chunk.header.source, request, &mut self.effects);
@@ -277,7 +277,8 @@ impl Router {
     /// have been withdrawn at another router. It is asked no more until it announces again.
     fn note_not_served(&mut self, now: Time, chunk: &Chunk) {
         if let Some((host, content)) = chunk.not_served() {
-            self.names.note_not_served(now, content, host);
+            let at = self.place_of(&host);
+            self.names.note_not_served(now, content, (host, at));
         }
     }
 
@@ -476,7 +477,7 @@ impl Router {
             {
                 return self.bind(now, outgoing, content, &answer);
             }
-            self.note_tried(&outgoing.chunk, provider);
+            self.note_tried(&outgoing, provider);
             let here = self.attachments.hops_to(&provider, &self.links);
             outgoing.chunk.header.extensions.via = Some(provider);
             return self.send_or_store(now, outgoing, &here);
@@ -518,10 +519,11 @@ impl Router {
         self.attachments.place_of(host, &self.links)
     }
 
-    fn note_tried(&mut self, request: &Chunk, provider: Guid) {
-        let header = &request.header;
-        let (content, id) = (header.destination, header.extensions.request);
-        self.names.note_tried(content, id, provider);
+    fn note_tried(&mut self, request: &ChunkToSend, provider: Guid) {
+        let header = &request.chunk.header;
+        let about = (header.destination, header.extensions.request);
+        let at = request.from.map(|from| self.links.source_of(from));
+        self.names.note_tried(about, at, provider);
     }
 
     /// A host here has announced `content`: what waits for an answer about it need not.
@@ -573,7 +575,7 @@ impl Router {
             && let Some(provider) =
                 self.pick_provider(now, &name, header.extensions.request, answer)
         {
-            self.note_tried(&outgoing.chunk, provider);
+            self.note_tried(&outgoing, provider);
             outgoing.chunk.header.extensions.via = Some(provider);
             let here = self.attachments.hops_to(&provider, &self.links);
             return if here.is_empty() {

@@ -116,7 +116,8 @@ impl Router {
         let Some(neighbour) = self.links.neighbour(from) else {
             return;
         };
-        let (about, wall) = ((from, neighbour), self.config.wall);
+        let at = self.links.source_of(from);
+        let (about, wall) = ((from, at, neighbour), self.config.wall);
         let effects = &mut self.effects;
         let waited = self.sources.handle_vouch(now, about, record, wall, effects);
         for outgoing in waited {

@@ -550,7 +550,8 @@ impl Router {
     fn register(&mut self, now: Time, port: PortId, record: Record) {
         let (guid, version) = (record.subject(), record.version());
         if self.attachments.is_on(&guid, port) {
-            self.sources.note_record(&record, &mut self.effects);
+            let at = self.links.source_of(port);
+            self.sources.note_record(at, &record, &mut self.effects);
         }
         let (attached, links) = (&self.attachments, &self.links);
         let place = |host: &Guid| attached.place_of(host, links);

@@ -4,8 +4,7 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-use hashlink::LinkedHashMap;
-use whimbrel_core::{Guid, KeyedState, PortId, SeededRng, Source, Time, WallClock};
+use whimbrel_core::{Guid, PortId, SeededRng, SharedRecent, Source, Time, WallClock};
 use whimbrel_gnrs::{
     Answer, Kind, Lookup, MemoryStore, Quotas, Record, RecordKey, Resolver, StoreLimits,
 };
@@ -140,12 +139,12 @@ pub(super) struct Names {
     // The last one that was registered again, while that goes on.
     registered_to: Option<RecordKey>,
     // Contents that hosts do not serve, as they have said since they announced them, and when.
-    not_served: LinkedHashMap<(Guid, Guid), Time, KeyedState>,
+    not_served: SharedRecent<Option<Source>, (Guid, Guid), Time>,
     // Those that have served what they announced.
     served: Served,
-    // The providers that a request has been sent to, by content and the request's id. Least recently
-    // used first.
-    tried: LinkedHashMap<(Guid, u64), BTreeSet<Guid>, KeyedState>,
+    // The providers that a request has been sent to, by content and the request's id. Shared among the
+    // networks that requests come from.
+    tried: SharedRecent<Option<Source>, (Guid, u64), BTreeSet<Guid>>,
     // Without one, the router's own records are all there is.
     has_service: bool,
     wall: WallClock,
@@ -167,9 +166,9 @@ impl Names {
             resolver,
             own: OwnNames::new(),
             registered_to: None,
-            not_served: LinkedHashMap::with_hasher(KeyedState::new(rng)),
+            not_served: SharedRecent::new(MAX_NOT_SERVED, rng),
             served: Served::new(rng),
-            tried: LinkedHashMap::with_hasher(KeyedState::new(rng)),
+            tried: SharedRecent::new(MAX_TRIED, rng),
             has_service,
             wall,
             waiting: BTreeMap::new(),
@@ -236,17 +235,19 @@ impl Names {
         Some(self.look_up_own(now, name))
     }
 
-    pub(super) fn note_not_served(&mut self, now: Time, content: Guid, host: Guid) {
-        self.not_served.remove(&(content, host));
-        if self.not_served.len() >= MAX_NOT_SERVED {
-            self.not_served.pop_front();
-        }
-        self.not_served.insert((content, host), now);
+    /// A host, at `at` if it is attached here, says that it does not serve a content.
+    pub(super) fn note_not_served(
+        &mut self,
+        now: Time,
+        content: Guid,
+        (host, at): (Guid, Option<Source>),
+    ) {
+        self.not_served.insert(at, (content, host), now);
         self.served.forget(content, host);
     }
 
     /// Notes a chunk that a host has sent by a port, if others announce its content too.
-    pub(super) fn note_data(&mut self, now: Time, host: Guid, from: PortId, data: &Data) {
+    pub(super) fn note_data(&mut self, now: Time, host: Guid, from: (PortId, Source), data: &Data) {
         let content = &data.content;
         if !self.served.has(content, &host) {
             let known = self.known(now, content).unwrap_or_default();
@@ -325,17 +326,20 @@ impl Names {
         self.has_service && tried.is_some_and(|tried| tried.contains(provider))
     }
 
-    /// A request goes to this provider; when all have been tried, it begins again with the others.
-    pub(super) fn note_tried(&mut self, content: Guid, request: Option<u64>, provider: Guid) {
+    /// A request from `at` goes to this provider; when all have been tried, it begins again with the
+    /// others.
+    pub(super) fn note_tried(
+        &mut self,
+        (content, request): (Guid, Option<u64>),
+        at: Option<Source>,
+        provider: Guid,
+    ) {
         let Some(request) = request else { return };
         let key = (content, request);
-        if self.tried.to_back(&key).is_none() {
-            if self.tried.len() >= MAX_TRIED {
-                self.tried.pop_front();
-            }
-            self.tried.insert(key, BTreeSet::new());
+        if !self.tried.contains(&key) {
+            self.tried.insert(at, key, BTreeSet::new());
         }
-        let Some(tried) = self.tried.get_mut(&key) else {
+        let Some(tried) = self.tried.touch(&key) else {
             return;
         };
         if tried.contains(&provider) || tried.len() >= MAX_TRIED_EACH {
@@ -376,12 +380,13 @@ impl Names {
     }
 
     /// Watches the destination of a flow that may be divided here: a link that its host gains or loses
-    /// counts at once, and no look-up delays it. Returns when to look for idle ones.
-    pub(super) fn follow(&mut self, now: Time, name: Guid) -> Option<Time> {
+    /// counts at once, and no look-up delays it. `at` is where the chunk came from. Returns when to look for
+    /// idle ones.
+    pub(super) fn follow(&mut self, now: Time, at: Option<Source>, name: Guid) -> Option<Time> {
         if !self.has_service {
             return None;
         }
-        let (is_new, gone) = self.followed.note_destination(now, name);
+        let (is_new, gone) = self.followed.note_destination(now, at, name);
         if let Some(gone) = gone {
             self.resolver.unwatch(now, gone);
         }

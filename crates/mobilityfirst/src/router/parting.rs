@@ -28,7 +28,8 @@ impl Router {
                 if !self.names.may_ask(now, &name, outgoing.from) {
                     return None;
                 }
-                if let Some(idle_at) = self.names.follow(now, name) {
+                let at = outgoing.from.map(|from| self.links.source_of(from));
+                if let Some(idle_at) = self.names.follow(now, at, name) {
                     self.timers.set_earlier(Timer::Followed, idle_at);
                 }
                 match self.names.look_up(now, name) {

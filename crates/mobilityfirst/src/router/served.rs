@@ -1,20 +1,19 @@
 //! Which announcers have served what they announced. Announcing is no proof of serving: where many
 //! hosts announce one content, those that have sent a true chunk of it come first.
 
-use hashlink::LinkedHashMap;
 use whimbrel_content::{ChunkSize, Proof, verify_chunk};
-use whimbrel_core::{Distrust, Guid, KeyedState, PortId, SeededRng, Time};
+use whimbrel_core::{Distrust, Guid, PortId, SeededRng, SharedRecent, Source, Time};
 
 use crate::wire::Data;
 
-/// Maximum of contents and hosts that are remembered; the pair that has served last the longest ago is
-/// forgotten.
+/// Maximum of contents and hosts that are remembered; of the network with the most pairs, the one that
+/// has served last the longest ago is forgotten.
 const MAX_SERVED: usize = 4096;
 
 /// The pairs of contents and hosts.
 #[derive(Debug)]
 pub(super) struct Served {
-    pairs: LinkedHashMap<(Guid, Guid), (), KeyedState>,
+    pairs: SharedRecent<Source, (Guid, Guid)>,
     // Checking a chunk is work: a neighbour that sends false ones has little of it.
     distrust: Distrust<PortId>,
 }
@@ -22,29 +21,32 @@ pub(super) struct Served {
 impl Served {
     pub(super) fn new(rng: &mut SeededRng) -> Served {
         Served {
-            pairs: LinkedHashMap::with_hasher(KeyedState::new(rng)),
+            pairs: SharedRecent::new(MAX_SERVED, rng),
             distrust: Distrust::default(),
         }
     }
 
     pub(super) fn has(&self, content: &Guid, host: &Guid) -> bool {
-        self.pairs.contains_key(&(*content, *host))
+        self.pairs.contains(&(*content, *host))
     }
 
     /// Notes a chunk that has come from a host by a port. It is looked at unless that is known of the
     /// host already.
-    pub(super) fn note(&mut self, now: Time, host: Guid, from: PortId, data: &Data) {
+    pub(super) fn note(
+        &mut self,
+        now: Time,
+        host: Guid,
+        (from, at): (PortId, Source),
+        data: &Data,
+    ) {
         let pair = (data.content, host);
-        if self.pairs.to_back(&pair).is_some() || !self.distrust.may_check(now, from) {
+        if self.pairs.touch(&pair).is_some() || !self.distrust.may_check(now, from) {
             return;
         }
         if !is_true(data) {
             return self.distrust.note_bad(now, from);
         }
-        if self.pairs.len() >= MAX_SERVED {
-            self.pairs.pop_front();
-        }
-        self.pairs.insert(pair, ());
+        self.pairs.insert(at, pair, ());
     }
 
     /// A host says that it does not serve a content.

@@ -10,8 +10,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use hashlink::LinkedHashMap;
-use whimbrel_core::{Guid, PortId, SeededRng, Time, WallClock};
+use whimbrel_core::{Guid, PortId, SeededRng, SharedRecent, Source, Time, WallClock};
 use whimbrel_gnrs::{Kind, Record};
 
 use super::effects::{Action, Effects};
@@ -56,11 +55,11 @@ struct Parked {
 pub(super) struct Sources {
     // Routers that the configuration names.
     believed: BTreeSet<Guid>,
-    // By neighbour and source; least recently used first.
-    vouched: LinkedHashMap<(Guid, Guid), Vouched, whimbrel_core::KeyedState>,
+    // By neighbour and source, shared among the networks of the neighbours.
+    vouched: SharedRecent<Source, (Guid, Guid), Vouched>,
     parked: BTreeMap<(PortId, Guid), Parked>,
-    // The newest binding record of each own host, least recently renewed first.
-    records: LinkedHashMap<Guid, Record, whimbrel_core::KeyedState>,
+    // The newest binding record of each own host, shared among the networks of the hosts.
+    records: SharedRecent<Source, Guid, Record>,
     wanted: BTreeSet<(Guid, PortId)>,
     // When a refusal was logged last.
     logged: Option<Time>,
@@ -75,9 +74,9 @@ impl Sources {
         let default = config.default_route.and_then(|via| via.name());
         Sources {
             believed: named.chain(default).collect(),
-            vouched: LinkedHashMap::with_hasher(whimbrel_core::KeyedState::new(rng)),
+            vouched: SharedRecent::new(MAX_VOUCHED, rng),
             parked: BTreeMap::new(),
-            records: LinkedHashMap::with_hasher(whimbrel_core::KeyedState::new(rng)),
+            records: SharedRecent::new(MAX_RECORDS, rng),
             wanted: BTreeSet::new(),
             logged: None,
         }
@@ -94,7 +93,7 @@ impl Sources {
 
     /// The addresses of a source for which a neighbour has vouched.
     pub(super) fn vouched(&mut self, now: Time, neighbour: Guid, source: Guid) -> Option<&[Guid]> {
-        let known = self.vouched.to_back(&(neighbour, source))?;
+        let known = self.vouched.touch(&(neighbour, source))?;
         (known.until > now).then_some(&known.addresses[..])
     }
 
@@ -152,7 +151,7 @@ impl Sources {
     pub(super) fn handle_vouch(
         &mut self,
         now: Time,
-        (port, neighbour): (PortId, Guid),
+        (port, at, neighbour): (PortId, Source, Guid),
         record: Bytes,
         wall: WallClock,
         effects: &mut Effects,
@@ -175,26 +174,19 @@ impl Sources {
             effects.drop("bad-vouch");
             return Vec::new();
         }
-        if self.vouched.len() >= MAX_VOUCHED {
-            self.vouched.pop_front();
-        }
         let vouched = Vouched {
             until: now + VOUCHED_FOR,
             addresses: record.addresses().map(|at| at.na).collect(),
         };
-        self.vouched.insert((neighbour, source), vouched);
+        self.vouched.insert(at, (neighbour, source), vouched);
         parked.map_or(Vec::new(), |parked| parked.chunks)
     }
 
-    /// Keeps the newest binding record of a host that has attached here, and shows it to the
+    /// Keeps the newest binding record of a host that has attached here, at `at`, and shows it to the
     /// neighbours that have asked for it.
-    pub(super) fn note_record(&mut self, record: &Record, effects: &mut Effects) {
+    pub(super) fn note_record(&mut self, at: Source, record: &Record, effects: &mut Effects) {
         let host = record.subject();
-        self.records.remove(&host);
-        if self.records.len() >= MAX_RECORDS {
-            self.records.pop_front();
-        }
-        self.records.insert(host, record.clone());
+        self.records.insert(at, host, record.clone());
         let asked = (host, PortId(0))..=(host, PortId(u32::MAX));
         let asked = self.wanted.extract_if(asked, |_| true);
         for (_, port) in asked {

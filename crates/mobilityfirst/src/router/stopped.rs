@@ -6,7 +6,7 @@ use whimbrel_core::Guid;
 
 use super::hostile::control;
 use super::tests::{Net, SOURCE, data, port};
-use crate::chunk::{Chunk, Message};
+use crate::chunk::{Chunk, Flow, Message};
 use crate::wire::{
     Control, Data, HoldMode, ServiceId, Stop, Transport, TransportKind, UpperProtocol,
 };
@@ -44,6 +44,11 @@ fn stop(net: &mut Net, content: Guid, lease: Duration) {
         content,
         lease,
     });
+    let flow = Flow {
+        source: SOURCE,
+        destination: CLIENT,
+    };
+    net.with_router(|it, _| it.links.note_passed(port(2), flow));
     net.send(2, control(BEYOND, &stop));
     net.run(Duration::from_millis(100));
 }

@@ -18,7 +18,7 @@ use super::store::StoreLimits;
 use super::{
     NextHop, Observer, Passing, ProxyPolicy, Route, Router, RouterConfig, Verdict, WaitReason,
 };
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, Flow};
 use crate::links::ChunkToSend;
 use crate::wire::{
     ChunkRanges, ContentKind, Control, Data, DropReason, Hold, HoldMode, NetworkHeader, Presence,
@@ -242,6 +242,11 @@ impl Net {
         destination: Guid,
         credit: u32,
     ) {
+        let flow = Flow {
+            source: SOURCE,
+            destination,
+        };
+        self.with_router(|it, _| it.links.note_passed(port(neighbour), flow));
         let hold = Control::Hold(Hold {
             source: SOURCE,
             destination,
@@ -472,6 +477,36 @@ fn what_is_under_way_to_a_neighbour_by_another_port_is_not_asked_for_again() {
         net.run(Duration::from_millis(100));
         assert_eq!(net.chunks(1).len(), requests, "for chunk {first}");
         assert_eq!(net.router().effects.counters.requests_absorbed, 1);
+    }
+}
+
+/// As after a crash of the client: the port of its former run counts as up for a while.
+#[test]
+fn what_is_under_way_to_a_former_run_of_a_neighbour_is_asked_for_again() {
+    let (client, content, beyond) = (Guid([9; 32]), Guid([7; 32]), Guid([3; 32]));
+    let mut net = Net::new(&[SOURCE, beyond, beyond]);
+    for (guid, neighbour, version) in [(content, 1, 1), (client, 2, 1)] {
+        assert!(net.with_router(|it, _| it.attachments.insert(guid, port(neighbour), version)));
+    }
+    net.hold_back(2, beyond, client, 0);
+    let mut chunk = data(ServiceId::CONTENT_RESPONSE, client, 4, 50_000);
+    chunk.header.extensions.request = Some(77);
+    net.send(1, chunk);
+    net.run(Duration::from_millis(100));
+    assert!(net.with_router(|it, _| it.attachments.insert(client, port(3), 2)));
+    let service = ServiceId::CONTENT_REQUEST.with(ServiceId::DELAY_TOLERANT);
+    let mut header = NetworkHeader::new(service, UpperProtocol::Transport, client, content);
+    for (id, requests) in [(77, 0), (78, 1)] {
+        header.extensions.request = Some(id);
+        let request = Transport::Request(Request {
+            content,
+            chunk_log2: 20,
+            reliability: Reliability::Nack,
+            chunks: ChunkRanges::from(4..5),
+        });
+        net.send(3, Chunk::of_transport(header.clone(), &request));
+        net.run(Duration::from_millis(100));
+        assert_eq!(net.chunks(1).len(), requests, "with id {id}");
     }
 }
 

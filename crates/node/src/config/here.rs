@@ -4,11 +4,12 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::Path;
 
+use whimbrel_core::suggest;
 use whimbrel_gnrs::DiskStore;
 use whimbrel_io::Interface;
 
 use super::checks::Found;
-use super::ndn_plan::{datagram_listeners, stream_listeners};
+use super::ndn_plan::{absent_interfaces, datagram_listeners, stream_listeners};
 use super::planning::{bound_by_links, own_end};
 use super::{Bind, Config, ConfigError, Draft, Faults, Kind, LinkSection, NameStorePlan, Plan};
 
@@ -32,6 +33,11 @@ impl Draft {
                 false => awaited.add(key, not_here(ip, any)),
             }
         }
+        if matches!(&plan, Plan::Router(router) if router.ndn.is_some()) {
+            for (key, name) in absent_interfaces(&self.config.ndn) {
+                awaited.add(key, no_interface(&name));
+            }
+        }
         for (key, end) in ends_without_ports(&self.config.link, kind) {
             match &end {
                 Bind::Ip(ip) if !is_here(*ip) => {
@@ -47,9 +53,7 @@ impl Draft {
                     Ok(it) if it.name == *name => found.add(key, format!(
                         "{name} carries no Ethernet frames; write an interface that does (`ip link` shows of which kind each is)"
                     )),
-                    _ => awaited.add(key, format!(
-                        "this machine has no network interface {name} now; a start waits for it. If it is a slip, write one that `ip link` lists"
-                    )),
+                    _ => awaited.add(key, no_interface(name)),
                 },
                 Bind::Udp(_) | Bind::Ip(_) => {}
             }
@@ -117,6 +121,14 @@ fn ends_without_ports(links: &[LinkSection], kind: Kind) -> Vec<(String, Bind)> 
         Some((format!("link[{index}].{said}"), end))
     };
     links.iter().enumerate().filter_map(keyed).collect()
+}
+
+fn no_interface(name: &str) -> String {
+    let all = Interface::all().unwrap_or_default();
+    let hint = suggest::hint(name, all.iter().map(|known| known.name.as_str()));
+    format!(
+        "this machine has no network interface {name} now; a start waits for it. If it is a slip, write one that `ip link` lists{hint}"
+    )
 }
 
 /// Whether a socket of this machine can have the address.

@@ -55,10 +55,12 @@ pub struct NdnSection {
     /// The UDP multicast group.
     #[schemars(with = "String")]
     pub multicast_group: SocketAddr,
-    /// Interfaces for multicast. Empty: all that are up and support it.
+    /// Interfaces for multicast; one that this machine does not have yet is waited for. Empty: all that
+    /// are up and support it.
     #[schemars(example = example_interfaces())]
     pub interfaces: Vec<String>,
-    /// Interfaces on which to join the Ethernet multicast group. Needs root or CAP_NET_RAW.
+    /// Interfaces on which to join the Ethernet multicast group; one that this machine does not have yet
+    /// is waited for. Needs root or CAP_NET_RAW.
     #[schemars(example = example_interfaces())]
     pub ethernet: Vec<String>,
     /// Largest UDP datagram with its IP and UDP headers, in bytes, if the path's MTU is larger.

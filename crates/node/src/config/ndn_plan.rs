@@ -118,7 +118,6 @@ pub(super) fn check(
     let socket_group = found.group("ndn.socket_group", section.socket_group.as_deref());
     check_listeners(found, config);
     check_bounds(found, section);
-    check_interfaces(found, section);
     let allowed_origins = allowed_origins(found, section);
     let anchors = anchors(found, section);
     let (faces, routes) = faces_and_routes(found, config);
@@ -210,7 +209,9 @@ fn check_bounds(found: &mut Found<'_>, section: &NdnSection) {
     }
 }
 
-fn check_interfaces(found: &mut Found<'_>, section: &NdnSection) {
+/// Returns the interfaces that the section names and that the machine does not have now, with the key
+/// that names each.
+pub(super) fn absent_interfaces(section: &NdnSection) -> Vec<(String, String)> {
     let listed = |key: &'static str, names: &[String]| {
         let keyed = |(index, name): (usize, &String)| (format!("{key}[{index}]"), name.clone());
         names.iter().enumerate().map(keyed).collect::<Vec<_>>()
@@ -219,13 +220,8 @@ fn check_interfaces(found: &mut Found<'_>, section: &NdnSection) {
     if section.multicast {
         named.extend(listed("ndn.interfaces", &section.interfaces));
     }
-    for (key, name) in named {
-        if let Err(error) = Interface::find(&name) {
-            let all = Interface::all().unwrap_or_default();
-            let hint = suggest::hint(&name, all.iter().map(|known| known.name.as_str()));
-            found.add(key, format!("{error}{hint}"));
-        }
-    }
+    named.retain(|(_, name)| Interface::find(name).is_err());
+    named
 }
 
 fn allowed_origins(found: &mut Found<'_>, section: &NdnSection) -> AllowedOrigins {

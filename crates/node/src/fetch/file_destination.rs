@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use whimbrel_core::Guid;
 
 use super::part;
-use crate::output::{Place, Target, Within, namesake};
+use crate::output::{Place, Target, Within, is_refused_name, namesake, with_plain_name};
 
 /// Bound of the names that are tried for a folder while others are taken.
 const MAX_TOPS: u32 = 100;
@@ -74,8 +74,21 @@ impl FileDestination {
         let is_usable = |path: &PathBuf| {
             fs::symlink_metadata(path).is_err() || (is_folder(path) && is_part(path))
         };
-        let name = folder.join(name);
+        let name = taken_name(folder.join(name));
         let mut names = (1..MAX_TOPS).map(|number| namesake(&name, number));
         names.find(is_usable).unwrap_or(name)
+    }
+}
+
+/// Returns the path of a folder that is to be made; one with a plain name if its file system does not
+/// take the name. Only trying tells.
+fn taken_name(path: PathBuf) -> PathBuf {
+    match fs::create_dir(&path) {
+        Ok(()) => {
+            let _ = fs::remove_dir(&path);
+            path
+        }
+        Err(error) if is_refused_name(&error) => with_plain_name(&path).unwrap_or(path),
+        Err(_) => path,
     }
 }

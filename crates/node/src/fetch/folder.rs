@@ -13,6 +13,7 @@ use whimbrel_core::Guid;
 use super::replacing::Replacement;
 use super::tree::{Granted, Landing, Tree};
 use super::{FetchError, RefusedEntry};
+use crate::output::is_refused_name;
 
 /// A folder that takes less on disk is made however little is fetched for it, in bytes.
 const BELIEVABLE: u64 = 64 << 20;
@@ -239,6 +240,9 @@ impl FolderPlan {
             }
             ErrorKind::NotADirectory => {
                 "a file or a link is where a folder on its way should be".to_owned()
+            }
+            _ if is_refused_name(&error) => {
+                "this file system does not take the name, or one on its way".to_owned()
             }
             _ => error.to_string(),
         };

@@ -41,7 +41,7 @@ type LinkCount = (&'static str, &'static str, fn(&LinkStats) -> u64);
 type LinkLevel = (&'static str, &'static str, fn(&LinkStats) -> f64);
 
 /// Counters of a face's link.
-const LINK_COUNTS: [LinkCount; 14] = [
+const LINK_COUNTS: [LinkCount; 15] = [
     ("ndn_link_sent_bytes", "Bytes of frames sent", |l| {
         l.bytes_sent
     }),
@@ -78,6 +78,11 @@ const LINK_COUNTS: [LinkCount; 14] = [
         "ndn_link_recovered",
         "Lost frames that a retransmission recovered",
         |l| l.recovered,
+    ),
+    (
+        "ndn_link_spared",
+        "Packets not sent, because the same packet was being retransmitted",
+        |l| l.spared,
     ),
     (
         "ndn_link_given_up",

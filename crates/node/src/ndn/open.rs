@@ -200,25 +200,29 @@ fn join_groups(
     plan: &NdnPlan,
     opened: &mut NdnOpened,
 ) -> Result<(), StartError> {
-    let interfaces = match (plan.multicast, plan.interfaces.as_slice()) {
-        (false, _) => Vec::new(),
-        (true, []) => Interface::all()?
-            .into_iter()
-            .filter(Interface::suits_multicast)
-            .collect(),
-        (true, named) => named
-            .iter()
-            .map(|name| Interface::find(name))
-            .collect::<Result<Vec<_>, _>>()?,
-    };
-    for interface in interfaces {
-        let name = interface.name.clone();
-        let config = UdpMulticastConfig::new("multicast", plan.multicast_group, interface);
-        match event_loop.add_udp_multicast(config) {
-            Ok(_) => opened.multicast.push(name),
-            // A configured interface must work; of all interfaces, those that work suffice.
-            Err(error) if !plan.interfaces.is_empty() => return Err(error.into()),
-            Err(error) => tracing::warn!(%error, "no multicast on {name}"),
+    let (label, group) = ("multicast", plan.multicast_group);
+    if plan.multicast {
+        // A configured interface must work, or come later.
+        for name in &plan.interfaces {
+            if event_loop
+                .await_udp_multicast(label, group, name)?
+                .is_some()
+            {
+                opened.multicast.push(name.clone());
+            }
+        }
+    }
+    if plan.multicast && plan.interfaces.is_empty() {
+        for interface in Interface::all()? {
+            if !interface.suits_multicast() {
+                continue;
+            }
+            let name = interface.name.clone();
+            match event_loop.add_udp_multicast(UdpMulticastConfig::new(label, group, interface)) {
+                Ok(_) => opened.multicast.push(name),
+                // Of all interfaces, those that work suffice.
+                Err(error) => tracing::warn!(%error, "no multicast on {name}"),
+            }
         }
     }
     for name in &plan.ethernet {
@@ -227,9 +231,19 @@ fn join_groups(
             idle: None,
             ..InboundLimits::default()
         };
-        let config = EthernetConfig::new("ethernet", Interface::find(name)?, ETHER_TYPE);
+        let interface = match Interface::find(name) {
+            Err(IoError::NoSuchInterface { .. }) => Interface::awaited(name),
+            found => found?,
+        };
+        let is_here = !interface.is_awaited();
+        let config = EthernetConfig {
+            outlives_interface: true,
+            ..EthernetConfig::new("ethernet", interface, ETHER_TYPE)
+        };
         event_loop.add_ethernet(config.group(ETHERNET_GROUP).listen(inbound))?;
-        opened.ethernet.push(name.clone());
+        if is_here {
+            opened.ethernet.push(name.clone());
+        }
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use crate::diagnostics;
 
 pub(crate) use permissions::set_mode;
-pub use place::{Place, Published, namesake};
+pub use place::{Place, Published, is_refused_name, namesake, with_plain_name};
 
 /// Links in a row that are followed, as many as the kernel does (`path_resolution(7)`).
 const MAX_LINKS: usize = 40;

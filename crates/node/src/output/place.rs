@@ -5,7 +5,9 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, RenameFlags, XattrFlags, fremovexattr, fsetxattr, lgetxattr, renameat_with};
+use rustix::fs::{
+    CWD, RenameFlags, XattrFlags, fremovexattr, fsetxattr, lgetxattr, renameat, renameat_with,
+};
 use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
@@ -166,15 +168,40 @@ fn rename_beside(from: &Path, wanted: &Path) -> Result<PathBuf, OutputError> {
             Err(Errno::EXIST) => {}
             // Not every file system can do this; another process may then be faster.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                if fs::symlink_metadata(&to).is_err() {
-                    fs::rename(from, &to).map_err(OutputError::system(&to))?;
-                    return Ok(to);
+                if fs::symlink_metadata(&to).is_ok() {
+                    continue;
+                }
+                let moved = renameat(CWD, from, CWD, &to).map_err(io::Error::from);
+                match (moved, with_plain_name(wanted)) {
+                    (Ok(()), _) => return Ok(to),
+                    (Err(error), Some(plain)) if is_refused_name(&error) => {
+                        return rename_beside(from, &plain);
+                    }
+                    (Err(error), _) => return Err(OutputError::system(&to)(error)),
                 }
             }
             Err(error) => return Err(OutputError::system(&to)(error.into())),
         }
     }
     Err(OutputError::system(wanted)(ErrorKind::AlreadyExists.into()))
+}
+
+/// Returns true if an error may say that a file system does not take a name, as exFAT and FAT do with
+/// some characters.
+pub fn is_refused_name(error: &io::Error) -> bool {
+    let codes = [Errno::INVAL, Errno::ILSEQ].map(|code| Some(code.raw_os_error()));
+    codes.contains(&error.raw_os_error())
+}
+
+/// Returns a path in the same folder with a name that any file system takes (the exFAT specification,
+/// section 7.7.3; spaces and dots at the end are lost on FAT); `None` if it has such a one.
+pub fn with_plain_name(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.to_string_lossy();
+    let is_plain = |it: char| !it.is_control() && !"\"*/:<>?\\|\u{fffd}".contains(it);
+    let plain = name.replace(|it| !is_plain(it), "_");
+    let ends = plain.trim_end_matches([' ', '.']).len();
+    let plain = plain[..ends].to_owned() + &"_".repeat(plain.len() - ends);
+    (plain != name).then(|| path.with_file_name(plain))
 }
 
 /// Returns `dir/name-2.ext` for `dir/name.ext` and 2; the name itself for 1.
@@ -188,4 +215,23 @@ pub fn namesake(path: &Path, number: u32) -> PathBuf {
         None => format!("{stem}-{number}"),
     };
     path.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_name_has_no_character_that_a_file_system_refuses() {
+        for (name, expected) in [
+            ("film.mkv", None),
+            ("12:30 \"talk\"?.ogg", Some("12_30 _talk__.ogg")),
+            ("back\\slash\n", Some("back_slash_")),
+            ("end. .", Some("end___")),
+            ("\u{e9}t\u{e9}", None),
+        ] {
+            let expected = expected.map(|name| Path::new("a:b").join(name));
+            assert_eq!(with_plain_name(&Path::new("a:b").join(name)), expected);
+        }
+    }
 }

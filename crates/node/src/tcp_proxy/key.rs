@@ -15,6 +15,16 @@ const LEAST: usize = 32;
 /// Why a secret cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
+    /// There is none.
+    #[error(
+        "there is no key at {}: make one for all proxies that talk to each other with `whimbrel tcp-proxy key > {}`, \
+         for the user that runs the proxy alone (chown, chmod 600)",
+        path.display(), path.display()
+    )]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
     /// It cannot be read.
     #[error("cannot read the key {}: {source}", path.display())]
     Read {
@@ -47,9 +57,12 @@ pub enum KeyFileError {
 
 /// Reads a secret. White space around it does not count.
 pub fn read(path: &Path) -> Result<Vec<u8>, KeyFileError> {
-    let failed = |source| KeyFileError::Read {
-        path: path.to_owned(),
-        source,
+    let failed = |source: io::Error| {
+        let path = path.to_owned();
+        match source.kind() {
+            io::ErrorKind::NotFound => KeyFileError::Missing { path },
+            _ => KeyFileError::Read { path, source },
+        }
     };
     let mode = std::fs::metadata(path)
         .map_err(failed)?

@@ -298,7 +298,7 @@ impl Proxy {
         {
             let client = charge.opener.client(&connection.ends);
             let admission = &mut self.admissions[charge.opener as usize];
-            admission.answered(now, client, charge, &self.options.limits);
+            admission.answered(client, charge, &self.options.limits);
         }
         let bytes = connection.carrier.bytes();
         self.queued_bytes = self.queued_bytes - connection.charged + bytes;

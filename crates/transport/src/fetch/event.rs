@@ -127,6 +127,8 @@ pub struct FetchStats {
     pub mark_decreases: u64,
     /// Decreases of the window because of losses.
     pub loss_decreases: u64,
+    /// Of these, decreases that late Data have undone.
+    pub undone_decreases: u64,
     /// Data that arrived before or was not requested.
     pub duplicates: u64,
     /// Data that verification refused.

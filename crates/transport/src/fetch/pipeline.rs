@@ -331,8 +331,15 @@ impl Pipeline {
         };
         self.stats.marks += u64::from(signs.marked);
         self.stats.intermediate += u64::from(signs.intermediate);
+        let undone = |paths: &Paths| {
+            paths
+                .get(sent.path)
+                .map_or(0, |it| it.stats().undone_decreases)
+        };
+        let before = undone(&self.paths);
         let decreased = self.paths.on_answer(sent.path, &answer);
         self.stats.mark_decreases += u64::from(decreased);
+        self.stats.undone_decreases += undone(&self.paths) - before;
         if let Some(rtt) = rtt {
             self.rtt.add(rtt);
             self.log_rtt(sent.path, number, rtt, events);

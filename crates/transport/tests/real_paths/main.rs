@@ -10,7 +10,9 @@ use line::{Hop, Line, efficiency};
 use proptest::prelude::*;
 use whimbrel_link::ndnlp::Reliability;
 use whimbrel_sim::link::{GilbertElliott, Loss};
-use whimbrel_transport::{FetchOptions, MpccpOptions, Multipath, WindowKind, WindowOptions};
+use whimbrel_transport::{
+    FetchOptions, ModelOptions, MpccpOptions, Multipath, WindowKind, WindowOptions,
+};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -29,6 +31,7 @@ enum Law {
     Aimd,
     /// PTP's, over the path that a probe finds.
     Mpccp,
+    Model,
 }
 
 impl Law {
@@ -37,6 +40,7 @@ impl Law {
             Law::Cubic => WindowKind::CUBIC,
             Law::Aimd => WindowKind::AIMD,
             Law::Mpccp => WindowKind::Mpccp(MpccpOptions::default()),
+            Law::Model => WindowKind::Model(ModelOptions::default()),
         };
         let has_tags = self == Law::Mpccp;
         FetchOptions {
@@ -193,6 +197,11 @@ proptest! {
     fn linked_increases_fill_random_paths(case in case(Law::Mpccp)) {
         check(&case)?;
     }
+
+    #[test]
+    fn a_model_fills_random_paths(case in case(Law::Model)) {
+        check(&case)?;
+    }
 }
 
 /// The links of a file that crosses a wire and then the sky, whose delay and queue are these.
@@ -244,4 +253,16 @@ fn a_deep_queue_that_fills_costs_no_rate() {
         let share = case.run_for(40_000 * MS);
         assert!(share >= 0.85, "{delay} ms: {share:.3}");
     }
+}
+
+/// Links recover what they lose, so that Data come late.
+#[test]
+fn a_fetch_counts_the_decreases_that_late_data_undo() {
+    let hops = far(80_000_000, MS * 50, 3_000_000, 0.01);
+    let (law, reliability) = (Law::Cubic.options(), Reliability::Adaptive);
+    let mut line = Line::new(&hops, reliability, 8000, law, 1);
+    line.net.run_for(20_000 * MS);
+    let stats = line.stats();
+    assert!(stats.undone_decreases > 0, "{stats:?}");
+    assert!(stats.undone_decreases <= stats.loss_decreases, "{stats:?}");
 }

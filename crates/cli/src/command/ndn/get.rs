@@ -521,8 +521,14 @@ fn summary(name: &Name, path: Option<&std::path::Path>, stats: &FetchStats) -> S
         )
     };
     text += &format!(
-        "; window {:.0} at the end, shrunk {} times by marks and {} times by losses\n",
-        stats.window, stats.mark_decreases, stats.loss_decreases
+        "; window {:.0} at the end, shrunk {} times by marks and {} times by losses{}\n",
+        stats.window,
+        stats.mark_decreases,
+        stats.loss_decreases,
+        match stats.undone_decreases {
+            0 => String::new(),
+            undone => format!(", {undone} of these undone"),
+        }
     );
     if let Some((least, mean, most)) = stats.rtt {
         let [least, mean, most] = [least, mean, most].map(in_millis);
@@ -549,6 +555,7 @@ fn in_json(stats: &FetchStats) -> Value {
         "marks": stats.marks,
         "mark_decreases": stats.mark_decreases,
         "loss_decreases": stats.loss_decreases,
+        "undone_decreases": stats.undone_decreases,
         "duplicates": stats.duplicates,
         "rejected": stats.rejected,
         "window": stats.window,

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use whimbrel_node::exact_json;
 
 use super::batch::Batch;
 use super::judge::{Judged, judge};
@@ -61,7 +62,7 @@ pub fn check_folder(folder: &Path) -> Result<(), LabError> {
     let is_empty = std::fs::read_dir(folder).map_or(true, |mut files| files.next().is_none());
     let marked = || {
         let text = std::fs::read_to_string(folder.join(MARK)).unwrap_or_default();
-        serde_json::from_str::<Batch>(&text).is_ok()
+        exact_json::read::<Batch>(&text).is_ok()
     };
     match is_empty || marked() {
         true => Ok(()),
@@ -86,10 +87,7 @@ pub fn write(
             .map_err(LabError::system(format!("write {}", path.display())))
             .map(|()| path)
     };
-    put(
-        MARK,
-        serde_json::to_string_pretty(batch).unwrap_or_default(),
-    )?;
+    put(MARK, exact_json::pretty(batch).unwrap_or_default())?;
     put("scenario.toml", scenario.text.clone())?;
     put("runs.csv", table::runs(scenario, batch))?;
     let summary = table::summary(scenario, batch);

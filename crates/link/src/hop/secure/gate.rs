@@ -12,7 +12,7 @@ use super::super::wire::{HANDSHAKE, VERSION, sealed_index};
 use super::exchange::{answer, read_proof};
 use super::handshake::{
     CALL, PROOF, Parameters, Proven, Unwilling, decode_call, decode_proof, encode_cookie,
-    encode_lost, encode_refusal, session_of_call, session_of_proof,
+    encode_lost, encode_refusal, session_of_call, session_of_hello, session_of_proof,
 };
 use super::reception::{Reception, ReceptionCounters};
 
@@ -149,8 +149,9 @@ impl Gate {
                 if *first == VERSION << 4 && frame.len() >= super::handshake::NOTICE_LEN =>
             {
                 self.count(|counters| counters.wrong_mode += 1);
+                let about = session_of_hello(frame);
                 self.tell(now, from, reply, |reply| {
-                    encode_refusal(Unwilling::Plain, [0; 8], reply);
+                    encode_refusal(Unwilling::Plain, about, reply);
                 })
             }
             _ => self.count(|counters| counters.strangers += 1),

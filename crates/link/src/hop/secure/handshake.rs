@@ -340,8 +340,13 @@ pub(in crate::hop) fn session_of_call(frame: &[u8]) -> [u8; 8] {
     about
 }
 
-/// `about` is the session [of a PROOF](session_of_proof) or [of a CALL](session_of_call) that is
-/// refused, or 0.
+/// The plain HELLO that a refusal is about, in the place of a session: the caller's token and nonce.
+pub(in crate::hop) fn session_of_hello(frame: &[u8]) -> [u8; 8] {
+    array(frame, 8).unwrap_or_default()
+}
+
+/// `about` is the session [of a PROOF](session_of_proof), [of a CALL](session_of_call) or
+/// [of a HELLO](session_of_hello) that is refused.
 pub(in crate::hop) fn encode_refusal(why: Unwilling, about: [u8; 8], buffer: &mut Vec<u8>) {
     if let Some((_, code)) = REFUSALS.iter().find(|(of, _)| *of == why) {
         open(REFUSAL, *code, buffer);

@@ -290,8 +290,9 @@ impl SealedSession {
             [first, ..] if first >> 4 == super::wire::VERSION => {
                 drops.wrong_mode += 1;
                 if frame.len() >= handshake::NOTICE_LEN {
+                    let about = handshake::session_of_hello(frame);
                     self.notice(now, |buffer| {
-                        encode_refusal(Unwilling::Plain, [0; 8], buffer)
+                        encode_refusal(Unwilling::Plain, about, buffer);
                     });
                 }
             }

@@ -65,7 +65,12 @@ impl Upload {
         }
     }
 
+    /// Notes the id of a request. If it is a new one, another download asks, or another run of the
+    /// client after a crash, which has nothing of what was sent to the former one.
     pub(super) fn note_request(&mut self, id: Option<u64>) {
+        if id.is_some() && !self.is_about(id) && self.request_ids[0].is_some() {
+            self.sent = Default::default();
+        }
         let [latest, before] = &mut self.request_ids;
         if *latest != id {
             *before = core::mem::replace(latest, id);

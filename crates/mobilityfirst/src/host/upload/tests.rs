@@ -88,3 +88,29 @@ fn notices_of_any_number_of_proxies_take_a_bounded_memory() {
     // A MiB has 16 chunks of 64 KiB.
     assert!(upload.stored.values().all(|chunks| chunks.count() == 8));
 }
+
+#[test]
+fn another_run_of_a_client_gets_what_was_sent_to_the_former_one() {
+    let request = Request {
+        content: Guid([7; 32]),
+        chunk_log2: 16,
+        reliability: Reliability::Nack,
+        chunks: ChunkRanges::from(0..9),
+    };
+    let size = ChunkSize::from_code(16).expect("a size");
+    let mut upload = Upload::new(&request, size, Guid::NONE, Time::ZERO);
+    let was_sent = |upload: &Upload, index| upload.sent.iter().any(|sent| sent.contains(index));
+    upload.note_request(Some(1));
+    upload.note_sent(Time::ZERO, 3);
+    // The same download asks again: it may be on its way.
+    upload.note_request(Some(1));
+    assert!(was_sent(&upload, 3));
+    upload.note_request(Some(2));
+    assert!(!was_sent(&upload, 3));
+    // Two downloads that ask by turns.
+    upload.note_sent(Time::ZERO, 4);
+    for id in [1, 2, 1] {
+        upload.note_request(Some(id));
+        assert!(was_sent(&upload, 4), "{id}");
+    }
+}

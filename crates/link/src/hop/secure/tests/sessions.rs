@@ -332,3 +332,27 @@ fn a_refusal_by_one_who_has_not_seen_the_call_is_no_reason() {
         assert_eq!(wire.ends[0].hop.unwilling(), Some(why));
     }
 }
+
+#[test]
+fn a_refusal_by_one_who_has_not_seen_a_plain_greeting_is_no_reason() {
+    let plain = |end| HopConfig {
+        plain: true,
+        ..config(end, 1)
+    };
+    let mut wire = Wire::of([plain(0), plain(1)]);
+    wire.collect();
+    let hello = wire.on_the_way[1][0].clone();
+    let [token, nonce] = [8, 12].map(|at| hello[at..at + 4].to_vec());
+    let other = [!nonce[0], nonce[1], nonce[2], nonce[3]].to_vec();
+    for (about, expected) in [
+        ([0; 8].to_vec(), None),
+        ([token.clone(), other].concat(), None),
+        ([token, nonce].concat(), Some(Unwilling::Plain)),
+    ] {
+        let mut refusal = Vec::new();
+        let about = about.try_into().expect("eight bytes");
+        encode_refusal(Unwilling::Plain, about, &mut refusal);
+        wire.deliver(0, &refusal);
+        assert_eq!(wire.ends[0].hop.unwilling(), expected);
+    }
+}
