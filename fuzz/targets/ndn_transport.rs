@@ -21,7 +21,7 @@ use whimbrel_transport::register::{Registrar, RouteParameters};
 use whimbrel_transport::serve::SegmentResponder;
 use whimbrel_transport::traffic::{Append, TrafficPattern};
 use whimbrel_transport::{
-    AppFace, BytesSource, CbrConfig, CbrConsumer, Delivery, Discovery, FetchOptions, Fetcher, Gaps,
+    AppFace, BytesSource, Delivery, Discovery, EchoProducer, FetchOptions, Fetcher, Gaps,
     PathOptions, Peek, PeekOptions, Ping, PingOptions, ProducerOptions, RegisterOptions, Service,
     TrafficClient, TrafficOptions, Verify,
 };
@@ -312,8 +312,12 @@ fn applications() -> Vec<Box<dyn Live>> {
             rng(),
             Time::ZERO,
         ))),
-        Peer::new(AppFace::new(CbrConsumer::new(
-            CbrConfig::belrp(name("/file")),
+        Peer::new(AppFace::new(EchoProducer::echo(
+            name("/file"),
+            100,
+            Duration::from_millis(1),
+            Arc::new(DigestSigner),
+            None,
             rng(),
         ))),
     ]
