@@ -300,9 +300,9 @@ fn names_in_use_go_on_while_the_cluster_is_down_and_what_it_lost_is_restored() {
     );
     (0..2).for_each(|_| drop(read(&mut store, name)));
     (0..3).for_each(|number| cluster.kill(number));
-    assert_eq!(visible(&mut store, EPOCH, name), [record.clone()]);
+    assert_eq!(visible(&mut store, EPOCH, name), vec![record.clone()]);
     until("it is answered without the cluster", || {
-        assert_eq!(visible(&mut store, EPOCH, name), [record.clone()]);
+        assert_eq!(visible(&mut store, EPOCH, name), vec![record.clone()]);
         (store.engine().unwrap().answered_without > 0).then_some(())
     });
     let fault = put_one(&mut store, &binding(1, 2, LONG)).unwrap_err();
@@ -393,7 +393,7 @@ fn records_that_are_no_owners_are_not_believed_and_give_way() {
         let mut fresh = open(config(&cluster));
         let believed = read(&mut fresh, name).unwrap();
         assert!(
-            believed.is_empty() || believed == [record.clone()],
+            believed.is_empty() || believed == vec![record.clone()],
             "{believed:?}"
         );
         let mine = binding(1, round, LONG);

@@ -12,8 +12,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use whimbrel_core::{Guid, Machine, Medium, PortEvent, PortId, PortInfo, PortOrigin, Time};
-use whimbrel_gnrs::wire::{Frame, Message};
+use whimbrel_core::{
+    Guid, Machine, Medium, PortEvent, PortId, PortInfo, PortOrigin, Time, WallClock,
+};
+use whimbrel_gnrs::wire::{Code, Frame, Message};
 use whimbrel_gnrs::{
     Address, KeyPair, LoneResolver, MemoryStore, Record, Resolver, ResolverConfig, ResolverEvent,
     Server, ServerConfig, Statement, Store, StoreLimits,
@@ -102,6 +104,36 @@ pub fn encoded(cookie: u64, message: Message<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     Frame::request(77, cookie, message).encode(&mut bytes);
     bytes
+}
+
+/// The client of a server under test.
+pub const CLIENT: PortId = PortId(1);
+pub const HOUR_MS: u64 = 3_600_000;
+
+/// Returns a server with its client.
+pub fn server_over<S: Store>(config: ServerConfig, store: S) -> Server<S> {
+    let mut server = Server::new(config, WallClock::new(EPOCH), [5; 32], store);
+    server.handle_port(Time::ZERO, CLIENT, up());
+    server
+}
+
+/// Sends one request. Returns the code of the one response.
+pub fn ask<S: Store>(server: &mut Server<S>, port: PortId, bytes: &[u8]) -> Vec<u8> {
+    server.handle_frames(Time::ZERO, port, &[bytes]);
+    let mut sent = drain(server, Time::ZERO);
+    assert_eq!(sent.len(), 1, "{sent:?}");
+    sent.remove(0).1
+}
+
+/// Sends a record without a cookie.
+pub fn insert<S: Store>(server: &mut Server<S>, record: &[u8]) -> Code {
+    let request = encoded(
+        0,
+        Message::Insert {
+            record: Record::parse(record).unwrap(),
+        },
+    );
+    Frame::decode(&ask(server, CLIENT, &request)).unwrap().code
 }
 
 type Party = AnyMachine<ResolverEvent>;
