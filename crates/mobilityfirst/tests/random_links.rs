@@ -184,8 +184,7 @@ fn named_pairs_bring_their_sum() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 8, max_shrink_iters: 30, ..ProptestConfig::default() })]
 
-    /// All troubles at once. With "estimate" as the law some draws are below: there a hop's share of its link varies from run
-    /// to run.
+    /// All troubles at once.
     #[test]
     fn random_links_bring_nearly_their_sum_and_never_less_than_the_best_one(
         links in links(),
@@ -202,7 +201,6 @@ proptest! {
 fn distribution_of_the_gain() {
     let number = |name: &str, or: u64| std::env::var(name).map_or(or, |it| it.parse().unwrap());
     let pacing = match std::env::var("LAW").as_deref() {
-        Ok("estimate") => Pacing::Estimate,
         Ok("cubic") => Pacing::Cubic,
         _ => Pacing::Bottleneck,
     };

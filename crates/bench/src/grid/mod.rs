@@ -35,8 +35,6 @@ const SPARE_PINGS: u32 = 20;
 pub enum GridLaw {
     /// Whimbrel's hop with `pacing = "bottleneck"`.
     Bottleneck,
-    /// `pacing = "estimate"`.
-    Estimate,
     /// `pacing = "unpaced"`: the paper's window alone.
     Unpaced,
     /// `pacing = "cubic"`.
@@ -52,7 +50,6 @@ impl GridLaw {
     pub const fn name(self) -> &'static str {
         match self {
             GridLaw::Bottleneck => "bottleneck",
-            GridLaw::Estimate => "estimate",
             GridLaw::Unpaced => "unpaced",
             GridLaw::Cubic => "cubic",
             GridLaw::KernelCubic => "kernel-cubic",

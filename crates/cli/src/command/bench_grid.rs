@@ -61,7 +61,6 @@ enum GridBackend {
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum LawName {
     Bottleneck,
-    Estimate,
     Unpaced,
     Cubic,
     KernelCubic,
@@ -72,7 +71,6 @@ impl From<LawName> for GridLaw {
     fn from(name: LawName) -> GridLaw {
         match name {
             LawName::Bottleneck => GridLaw::Bottleneck,
-            LawName::Estimate => GridLaw::Estimate,
             LawName::Unpaced => GridLaw::Unpaced,
             LawName::Cubic => GridLaw::Cubic,
             LawName::KernelCubic => GridLaw::KernelCubic,

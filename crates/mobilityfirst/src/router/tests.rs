@@ -499,6 +499,7 @@ fn what_is_under_way_to_a_former_run_of_a_neighbour_is_asked_for_again() {
     for (id, requests) in [(77, 0), (78, 1)] {
         header.extensions.request = Some(id);
         let request = Transport::Request(Request {
+            is_exact: false,
             content,
             chunk_log2: 20,
             reliability: Reliability::Nack,

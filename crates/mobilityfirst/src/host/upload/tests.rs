@@ -92,6 +92,7 @@ fn notices_of_any_number_of_proxies_take_a_bounded_memory() {
 #[test]
 fn another_run_of_a_client_gets_what_was_sent_to_the_former_one() {
     let request = Request {
+        is_exact: false,
         content: Guid([7; 32]),
         chunk_log2: 16,
         reliability: Reliability::Nack,
