@@ -21,12 +21,12 @@ pub fn line(value: &impl Serialize) -> serde_json::Result<String> {
 ///
 /// # Errors
 ///
-/// As [`line`].
+/// As [`line()`].
 pub fn pretty(value: &impl Serialize) -> serde_json::Result<String> {
     serde_json::to_string_pretty(&exact(value)?)
 }
 
-/// Reads what [`line`] or [`pretty`] wrote.
+/// Reads what [`line()`] or [`pretty`] wrote.
 ///
 /// # Errors
 ///
