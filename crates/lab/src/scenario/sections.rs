@@ -212,7 +212,7 @@ impl Sections {
     /// Returns the plan of an NDN router without sockets and faces.
     ///
     /// # Errors
-    /// Those that [`Sections::check`] finds when a scenario is read.
+    /// Those that `Sections::check` finds when a scenario is read.
     pub fn ndn(&self) -> Result<Option<NdnPlan>, ConfigError> {
         self.ndn_plan(Config::default())
     }
