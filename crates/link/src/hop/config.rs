@@ -23,7 +23,7 @@ pub const MAX_MTU: usize = 65_507;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pacing {
-    /// From a model of the bottleneck that takes neither jitter nor random loss for congestion (after [BBR]).
+    /// From a model of the bottleneck that takes neither jitter nor random loss for congestion (after `[BBR]`).
     Bottleneck,
     /// As CUBIC does (RFC 9438), paced.
     Cubic,
