@@ -93,7 +93,7 @@ const BAD: &[Row] = &[
     (NAME_SERVER, "[gnrs]\nlisten = \"here\"\n", "gnrs.listen", 2, "is not an address to listen on"),
     (NAME_SERVER, "[gnrs]\nstore = \"redis://a,\"\n", "gnrs.store", 2, "is no HOST[:PORT] of a node"),
     (NAME_SERVER, "[gnrs]\nstore_password_file = \"x\"\n", "gnrs.store_password_file", 2, "store on a cluster only"),
-    (NAME_SERVER, "[gnrs]\nstore = \"redis://a\"\nstore_password_file = \"/no/such\"\n", "gnrs.store_password_file", 2, "cannot read"),
+    (NAME_SERVER, "[gnrs]\nstore = \"redis://a\"\nstore_password_file = \"/no/such\"\n", "gnrs.store_password_file", 3, "cannot read"),
     (NAME_SERVER, "[gnrs]\nmax_clients = 0\n", "gnrs.max_clients", 2, "write 1 to"),
     (NAME_SERVER, "[gnrs]\nmax_records = 0\n", "gnrs.max_records", 2, "write 1 to"),
     (NAME_SERVER, "[gnrs]\nmax_bytes = \"0 B\"\n", "gnrs.max_bytes", 2, "bytes"),

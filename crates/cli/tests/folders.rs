@@ -182,7 +182,7 @@ fn publish(
     contents: Vec<(Vec<u8>, ContentKind)>,
 ) -> (Arc<AtomicBool>, JoinHandle<()>) {
     let mut client = LocalClient::connect(socket).unwrap();
-    let tree = |bytes: &[u8]| ChunkTree::from_reader(bytes, ChunkSize::GROUP, &mut |_| {}).unwrap();
+    let tree = |bytes: &[u8]| ChunkTree::from_reader(bytes, ChunkSize::MIN, &mut |_| {}).unwrap();
     let contents: BTreeMap<Guid, (ChunkTree, Vec<u8>)> = contents
         .into_iter()
         .map(|(bytes, kind)| {
