@@ -221,7 +221,7 @@ fn chunks_stored_at_the_old_router_follow_the_client_once_its_binding_changes() 
     let after = world.router_status(old_router);
     assert_eq!(after.stored_chunks, 0);
     assert!(after.counters.bindings_pushed > 0);
-    assert_eq!(world.arrived.len() as u64, LEN >> 18);
+    assert_eq!(world.arrived.len() as u64, LEN >> 16);
 }
 
 #[test]

@@ -433,7 +433,7 @@ fn sixty_four_slow_receivers_cost_a_fast_one_no_more_than_they_take() {
 fn a_receiver_that_stopped_reading_does_not_hold_up_a_fast_one() {
     for rate in [FULL, 10_000_000] {
         let (alone, (time, _)) = (alone(), beside(1, rate, true));
-        assert!(time <= 1.1 * alone, "{time:.2} s, alone {alone:.2} s");
+        assert!(time <= 1.15 * alone, "{time:.2} s, alone {alone:.2} s");
     }
 }
 

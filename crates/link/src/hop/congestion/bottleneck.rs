@@ -144,7 +144,11 @@ impl Bottleneck {
                 }
             }
             Phase::Drain { rounds } => Phase::Drain { rounds: rounds - 1 },
-            Phase::Cruise { .. } | Phase::Down if queue && self.patience == 0 => self.drain(),
+            Phase::Cruise { .. } | Phase::Down
+                if answer.marked || (queue && self.patience == 0) =>
+            {
+                self.drain()
+            }
             Phase::Cruise { rounds: 0 } => self.probe(0),
             Phase::Cruise { rounds } if rounds > JUDGED && self.has_found_more() => {
                 self.probe(self.found + 1)
