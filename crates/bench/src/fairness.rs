@@ -188,7 +188,8 @@ mod tests {
             let shares = SHARES.map(|metric| run.values[metric]);
             assert!(
                 shares.iter().all(|bytes| *bytes > 0.0),
-                "{rival:?}: {shares:?}"
+                "{}: {shares:?}",
+                rival.pair()
             );
             let carried = RATE as f64 / 8.0 * (plan.limit - plan.warm_up).as_secs_f64();
             let used = shares.iter().sum::<f64>() / carried;
