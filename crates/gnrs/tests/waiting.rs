@@ -111,7 +111,7 @@ fn lookups_share_one_read_and_wait_for_it_without_delaying_others() {
         .iter()
         .map(|(_, frame)| Frame::decode(frame).unwrap().code)
         .collect();
-    // The short request gets no more than it has sent.
+    // The answer to the short request is no longer than the request.
     assert_eq!(codes, [Code::Ok, Code::Ok, Code::NeedCookie]);
     assert_eq!(server.status(Time::ZERO).waiting, 0);
 }

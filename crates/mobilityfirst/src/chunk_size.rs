@@ -17,9 +17,9 @@ const COST: u64 = 1 << 10;
 /// wanted any more, should cost a second of the link, not a quarter of an hour.
 pub(crate) const TOO_LONG: Duration = Duration::from_secs(4);
 /// They are replaced by chunks that take no longer than this, a second within a factor of the square
-/// root of two. That is so much less than [`TOO_LONG`] that a rate which varies changes no size twice.
+/// root of two. The distance to [`TOO_LONG`] keeps a rate that varies from changing a size twice.
 const FITTING: Duration = Duration::from_millis(1_500);
-/// A content of at most so many bytes is one chunk: it waits for its turn behind others once on each link,
+/// A content of at most this many bytes is one chunk: it waits for its turn behind others once on each link,
 /// not twice.
 const SMALL: u64 = 32 << 10;
 /// The largest chunk of a flow that may be divided: on the slower of two branches a chunk should take no

@@ -48,7 +48,7 @@ fn free_port() -> u16 {
 }
 
 impl Cluster {
-    /// Starts so many primaries with so many replicas each.
+    /// Starts `primaries` primaries, each with `replicas` replicas.
     pub fn start(primaries: usize, replicas: usize, options: &[&str]) -> Cluster {
         Cluster::with_password(primaries, replicas, options, None)
     }

@@ -36,7 +36,7 @@ struct Held {
 }
 
 /// Pushes to a source that may be under way at first, and after it has left one unanswered: a caller that
-/// forges an address draws no more than these to it.
+/// forges an address draws only these to it.
 const FIRST_WINDOW: usize = 4;
 /// The same of a source that answers: each acknowledgement allows one more.
 const MAX_WINDOW: usize = 128;

@@ -135,7 +135,7 @@ impl DiskWriter {
                     None => Err(StoreError::Io("the database is closed".into())),
                 };
                 if written.is_err() {
-                    // After an I/O error redb accepts no more writes until it is opened again.
+                    // After an I/O error redb refuses writes until it is opened again.
                     self.database = None;
                 }
                 DiskOutcome::Committed(written)

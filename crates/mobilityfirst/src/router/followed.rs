@@ -44,7 +44,7 @@ impl Followed {
     }
 
     /// Notes that a chunk from `at` goes to a destination. Returns true if that is new, and the name that
-    /// is followed no more in its favour.
+    /// is no longer followed in its favour.
     pub(super) fn note_destination(
         &mut self,
         now: Time,

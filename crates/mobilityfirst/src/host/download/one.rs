@@ -291,7 +291,7 @@ impl Download {
     }
 
     /// Follows a source whose chunks are smaller than requested, because the path affords no larger
-    /// ones: the rest is requested in the same size, and the program takes so many more at one time.
+    /// ones: the rest is requested in the same size, and the program takes as many more at a time.
     pub(super) fn follow_size(&mut self, size: ChunkSize, index: u32) {
         if size >= self.chunk_size {
             return;
