@@ -109,6 +109,21 @@ impl<S: Store> Server<S> {
         }
     }
 
+    /// Returns the page of records from index `first` on, and whether the name is known.
+    fn found(&self, first: u16, more: bool) -> (Code, Page<'_>) {
+        let records = self.page.list();
+        let code = match records.is_empty() && first == 0 {
+            true => Code::NotFound,
+            false => Code::Ok,
+        };
+        let page = Page {
+            first,
+            more,
+            records,
+        };
+        (code, page)
+    }
+
     fn answer_lookup(
         &mut self,
         port: PortId,
@@ -120,17 +135,7 @@ impl<S: Store> Server<S> {
         let Some(cookie) = self.ports.get(&port).map(|state| state.cookies.present) else {
             return;
         };
-        let records = self.page.list();
-        let code = if records.is_empty() && first == 0 {
-            Code::NotFound
-        } else {
-            Code::Ok
-        };
-        let page = Page {
-            first,
-            more,
-            records,
-        };
+        let (code, page) = self.found(first, more);
         let mut bytes = Vec::new();
         Frame {
             id,
@@ -153,17 +158,7 @@ impl<S: Store> Server<S> {
         let Some(cookie) = self.ports.get(&port).map(|state| state.cookies.present) else {
             return;
         };
-        let records = self.page.list();
-        let code = if records.is_empty() {
-            Code::NotFound
-        } else {
-            Code::Ok
-        };
-        let page = Page {
-            first: 0,
-            more,
-            records,
-        };
+        let (code, page) = self.found(0, more);
         let mut bytes = Vec::new();
         Frame {
             id,
