@@ -63,7 +63,7 @@ impl Measured {
         self.least_round_trip / 2 + queue + self.round_trip * self.repairs(bytes)
     }
 
-    /// Takes into account that nothing has been sent for `idle`: so much of the queue on the path has drained.
+    /// Reduces the queue on the path by what drains in `idle`, during which nothing was sent.
     pub fn let_drain(&mut self, idle: Duration) {
         self.round_trip = self
             .round_trip

@@ -34,7 +34,7 @@ const LOSS_PACKETS: f64 = 512.0;
 const MAX_CHANCE: f64 = 0.25;
 /// Answers whose mean delay shows a queue before the round is over.
 const LATE_ANSWERS: f64 = 4.0;
-/// Largest plausible rate, in bytes per second.
+/// RecentPeak plausible rate, in bytes per second.
 pub(super) const MAX_RATE: f64 = 1e12;
 
 /// The measurements of one answered CSYN.
@@ -61,32 +61,31 @@ pub(in crate::hop) struct Answer {
     pub(in crate::hop) marked: bool,
 }
 
-/// The smallest value of the last [`DELAY_AGE`], forgotten in two halves.
+/// The largest value of the last [`DELAY_AGE`], forgotten in two halves.
 #[derive(Clone, Copy, Debug)]
-struct Least {
+struct RecentPeak {
     halves: [f64; 2],
     since: Time,
 }
 
-impl Least {
-    fn new(now: Time) -> Least {
-        Least {
-            halves: [f64::INFINITY; 2],
+impl RecentPeak {
+    fn new(now: Time) -> RecentPeak {
+        RecentPeak {
+            halves: [0.0; 2],
             since: now,
         }
     }
 
-    fn note(&mut self, now: Time, age: Duration, value: f64) {
-        if now.since(self.since) > age / 2 {
+    fn note(&mut self, now: Time, value: f64) {
+        if now.since(self.since) > DELAY_AGE / 2 {
             self.halves = [value, self.halves[0]];
             self.since = now;
         }
-        self.halves[0] = self.halves[0].min(value);
+        self.halves[0] = self.halves[0].max(value);
     }
 
-    fn get(&self) -> Option<f64> {
-        let least = self.halves[0].min(self.halves[1]);
-        least.is_finite().then_some(least)
+    fn get(&self) -> f64 {
+        self.halves[0].max(self.halves[1])
     }
 }
 
@@ -101,7 +100,7 @@ struct Round {
 
 #[derive(Clone, Debug)]
 pub(in crate::hop) struct Estimate {
-    // Largest delivery rates of the present and of the previous half window of rounds.
+    // RecentPeak delivery rates of the present and of the previous half window of rounds.
     best: [f64; 2],
     best_age: u32,
     // The delivery rate of the last round, and the mean of some.
@@ -113,8 +112,8 @@ pub(in crate::hop) struct Estimate {
     bases: [Option<(f64, f64)>; 3],
     // What another flow's queue adds to both.
     tolerated: (f64, f64),
-    // Negative, so that the largest counts.
-    jitter: Least,
+    // The mean turn, in seconds.
+    turn: RecentPeak,
     round: Round,
     // Mean delay and round trip of the last round.
     last_round: (f64, f64),
@@ -127,7 +126,6 @@ pub(in crate::hop) struct Estimate {
     queue: f64,
     // The time at which a round had next to no queue.
     empty_at: Time,
-    age: Duration,
     // Smoothed share lost in all, and in rounds that sent less than the path carries.
     loss: f64,
     chance: f64,
@@ -148,7 +146,7 @@ impl Estimate {
             min_rtt_seen: now,
             bases: [None; 3],
             tolerated: (0.0, 0.0),
-            jitter: Least::new(now),
+            turn: RecentPeak::new(now),
             round: Round::default(),
             last_round: (0.0, 0.0),
             last_delay: None,
@@ -157,7 +155,6 @@ impl Estimate {
             turns_seen: 0,
             queue: 0.0,
             empty_at: now,
-            age: DELAY_AGE,
             loss: 0.0,
             chance: 0.0,
             chance_packets: 128.0,
@@ -245,7 +242,7 @@ impl Estimate {
 
     /// Returns the seconds by which the delays of packets differ, without a queue.
     pub(super) fn jitter(&self) -> f64 {
-        let jitter = -TURNS * self.jitter.get().unwrap_or(0.0);
+        let jitter = TURNS * self.turn.get();
         // Beyond a round trip it is no jitter.
         jitter.min(self.round_trip().unwrap_or(0.0).max(0.02))
     }
@@ -316,7 +313,7 @@ impl Estimate {
 
     /// Returns true if no round has had next to no queue for as long as its delay counts.
     pub(super) fn is_outdated(&self, now: Time) -> bool {
-        self.queued_for(now) >= self.age
+        self.queued_for(now) >= DELAY_AGE
     }
 
     /// Returns the bytes of the largest frame.
@@ -335,7 +332,7 @@ impl Estimate {
 
     /// Notes a round trip that was measured without a delivery rate (in the HELLO exchange).
     pub(in crate::hop) fn note_rtt(&mut self, now: Time, rtt: Duration) {
-        let expired = now.since(self.min_rtt_seen) > self.age;
+        let expired = now.since(self.min_rtt_seen) > DELAY_AGE;
         if expired || self.min_rtt.is_none_or(|least| rtt <= least) {
             self.min_rtt = Some(rtt);
             self.min_rtt_seen = now;
@@ -359,7 +356,7 @@ impl Estimate {
         self.difference = difference;
         self.turns[self.turns_seen % RECENT_TURNS] = turn;
         self.turns_seen += 1;
-        self.jitter.note(now, self.age, -self.mean_turn());
+        self.turn.note(now, self.mean_turn());
         if let Some(rate) = answer.delivery.map(|rate| rate.min(MAX_RATE))
             && (!answer.limited || (self.bandwidth() > 0.0 && rate > self.bandwidth()))
         {
