@@ -34,7 +34,7 @@ const LOSS_PACKETS: f64 = 512.0;
 const MAX_CHANCE: f64 = 0.25;
 /// Answers whose mean delay shows a queue before the round is over.
 const LATE_ANSWERS: f64 = 4.0;
-/// RecentPeak plausible rate, in bytes per second.
+/// Largest plausible rate, in bytes per second.
 pub(super) const MAX_RATE: f64 = 1e12;
 
 /// The measurements of one answered CSYN.
@@ -100,7 +100,7 @@ struct Round {
 
 #[derive(Clone, Debug)]
 pub(in crate::hop) struct Estimate {
-    // RecentPeak delivery rates of the present and of the previous half window of rounds.
+    // Largest delivery rates of the present and of the previous half window of rounds.
     best: [f64; 2],
     best_age: u32,
     // The delivery rate of the last round, and the mean of some.
