@@ -300,23 +300,34 @@ fn in_json(nodes: &[Node], forwarder: Option<&Forwarder>) -> Value {
     value
 }
 
-/// Formats JSON as indented lines: "key: value". Omits zeros in lists of counters.
+/// Returns true for a value that says nothing: a block or a list in which there is no number, no text and no flag that is set.
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Bool(true) => false,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.iter().all(is_empty),
+        Value::Object(fields) => fields.values().all(is_empty),
+    }
+}
+
+/// Formats JSON as indented lines: "key: value". Omits empty blocks and lists, and zeros in lists of counters.
 fn describe(text: &mut String, value: &Value, depth: usize) {
     let indent = "  ".repeat(depth);
     let Value::Object(fields) = value else { return };
     for (name, value) in fields {
         let name = name.replace('_', " ");
         match value {
+            Value::Object(_) | Value::Array(_) if is_empty(value) => {}
             Value::Object(inner) if inner.contains_key("secs") && inner.contains_key("nanos") => {
                 let number = |key: &str| inner.get(key).and_then(Value::as_f64).unwrap_or_default();
                 let milliseconds = number("secs") * 1e3 + number("nanos") / 1e6;
                 *text += &format!("{indent}{name}: {milliseconds:.3} ms\n");
             }
-            Value::Object(inner) => {
-                if inner.values().any(|value| value.as_u64() != Some(0)) {
-                    *text += &format!("{indent}{name}:\n");
-                    describe(text, value, depth + 1);
-                }
+            Value::Object(_) => {
+                *text += &format!("{indent}{name}:\n");
+                describe(text, value, depth + 1);
             }
             Value::Array(items) if items.iter().any(Value::is_object) => {
                 for item in items {
@@ -325,6 +336,7 @@ fn describe(text: &mut String, value: &Value, depth: usize) {
                 }
             }
             Value::Number(number) if depth > 0 && number.as_f64() == Some(0.0) => {}
+            Value::Null if depth > 0 => {}
             Value::Array(items) => {
                 let items: Vec<String> = items.iter().map(plain).collect();
                 *text += &format!("{indent}{name}: {}\n", items.join(" of "));
