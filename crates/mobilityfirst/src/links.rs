@@ -11,7 +11,6 @@ mod divided;
 mod event;
 mod hold_ends;
 mod holds;
-mod late;
 mod link;
 mod missing;
 mod moves;
@@ -183,11 +182,7 @@ pub struct Links {
     // What they may bring all the same, by the port that they come from, and what of it has come.
     credits: BTreeMap<(Flow, PortId), holds::Credit>,
     arrived: Vec<holds::Arrived>,
-    // Contents that others of their flows pass, by the port that they leave on.
-    late: BTreeMap<(PortId, Flow), BTreeMap<Guid, late::LateContent>>,
-    // When a host looks for them again.
-    look_for_late_at: Time,
-    // Flows that neighbours hold back here, or contents of them, and when that ends.
+    // Flows that neighbours hold back here, and when that ends.
     hold_ends: hold_ends::HoldEnds,
     // One of those has ended since it was last looked.
     resumed: bool,
@@ -230,8 +225,6 @@ impl Links {
             crowded: BTreeMap::new(),
             credits: BTreeMap::new(),
             arrived: Vec::new(),
-            late: BTreeMap::new(),
-            look_for_late_at: Time::ZERO,
             hold_ends: hold_ends::HoldEnds::default(),
             resumed: false,
             split: SplitConfig::default(),
@@ -349,10 +342,8 @@ impl Links {
             link.outbox.push(outgoing);
         }
         self.touched.insert(port);
-        match (from, flow) {
-            (Some(from), Some(flow)) => self.note_waiting(port, flow, from),
-            (None, Some(flow)) => self.review_late(port, &flow),
-            (_, None) => {}
+        if let (Some(from), Some(flow)) = (from, flow) {
+            self.note_waiting(port, flow, from);
         }
         Ok(())
     }
@@ -534,8 +525,8 @@ impl Links {
                 fewer.insert(gone.flow);
                 divided.extend(gone.order.map(|order| (gone.flow, order, port)));
             }
-            for (flow, content) in link.outbox.take_forgotten() {
-                self.hold_ends.cancel(&(port, flow, content));
+            for flow in link.outbox.take_forgotten() {
+                self.hold_ends.cancel(&(port, flow));
             }
             link.feed(now, &mut self.next_tag);
             if link.has_room() {

@@ -13,7 +13,7 @@ use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, greeting};
 use whimbrel_mobilityfirst::wire;
 use whimbrel_mobilityfirst::wire::{
     ChunkRanges, ContentKind, Control, ControlCode, Data, DropReason, Echo, Hold, HoldMode,
-    NetworkHeader, Notice, Presence, PresenceCode, Reliability, Request, ServiceId, Stop,
+    NetworkHeader, Notice, Presence, PresenceCode, Reliability, Request, ServiceId,
     Transport, UpperProtocol,
 };
 
@@ -204,12 +204,6 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
         credit: 16_384,
         lease: Duration::from_secs(3),
     });
-    let stop = Control::Stop(Stop {
-        source: SERVER,
-        destination: CLIENT,
-        content: CONTENT,
-        lease: Duration::from_secs(3),
-    });
     let left = to_router(
         CLIENT,
         &Control::Left {
@@ -272,11 +266,6 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
             "hold",
             "Hold: 16 KiB more of a flow, and then nothing, for 3 s",
             control(&hold),
-        ),
-        (
-            "stop",
-            "Stop: nothing of a content for 3 s, others of its flow as before",
-            control(&stop),
         ),
         (
             "ask",

@@ -8,7 +8,7 @@ use super::{Host, Way};
 use crate::chunk::{Chunk, Flow};
 use crate::links::Links;
 use crate::next_hops::NextHops;
-use crate::wire::{Hold, Stop};
+use crate::wire::Hold;
 
 /// What the links say of a receiver while chunks are read for it.
 pub(super) struct Ahead<'a> {
@@ -56,21 +56,6 @@ impl Ahead<'_> {
         port.is_some_and(|port| self.links.should_get_ready(port, &flow, content))
     }
 
-    /// Returns true if a router takes nothing of a content for now.
-    pub(super) fn is_stopped(&self, way: Way, client: Guid, content: &Guid) -> bool {
-        let flow = self.flow_to(client);
-        let port = self.undivided_port(way, &flow);
-        port.is_some_and(|port| self.links.is_stopped(port, &flow, content))
-    }
-
-    /// Returns true if one more chunk of what is sent already would wait for so long that others are read
-    /// before it.
-    pub(super) fn is_behind(&self, way: Way, client: Guid) -> bool {
-        let flow = self.flow_to(client);
-        let port = self.undivided_port(way, &flow);
-        port.is_some_and(|port| self.links.is_behind(port, &flow))
-    }
-
     /// Returns true if one more chunk would not wait long.
     pub(super) fn has_room(&self, way: Way, client: Guid) -> bool {
         let (links, flow) = (self.links, self.flow_to(client));
@@ -88,9 +73,8 @@ impl Host {
         if self.links.take_resumed() {
             self.uploads.go_on_with_held();
         }
-        let is_late = self.links.look_for_late(now);
         let (links, uplinks) = (&self.links, &self.uplinks);
-        if !is_late && !links.ports().any(|port| links.has_room(port)) {
+        if !links.ports().any(|port| links.has_room(port)) {
             return false;
         }
         let ahead = Ahead {
@@ -106,13 +90,6 @@ impl Host {
     /// Handles a neighbour's message Hold about flows that this host sends through it.
     pub(super) fn handle_hold(&mut self, now: Time, port: PortId, hold: &Hold) {
         if !self.links.hold(now, port, hold) {
-            self.effects.drop("too-many-holds");
-        }
-    }
-
-    /// Handles a neighbour's message Stop about a content that this host sends through it.
-    pub(super) fn handle_stop(&mut self, now: Time, port: PortId, stop: &Stop) {
-        if !self.links.stop(now, port, stop) {
             self.effects.drop("too-many-holds");
         }
     }

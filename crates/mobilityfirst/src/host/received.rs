@@ -122,7 +122,6 @@ impl Host {
                 }
             }
             Control::Hold(hold) => self.handle_hold(now, port, &hold),
-            Control::Stop(stop) => self.handle_stop(now, port, &stop),
             Control::Pace(pace) => self.links.note_pace(now, port, &pace),
             Control::Attach { .. } | Control::Register { .. } => {
                 self.effects.drop("attach-to-a-host")

@@ -58,18 +58,6 @@ pub enum LinkEvent {
         /// Bytes that may come all the same.
         credit: u64,
     },
-    /// A content waits for so long that others pass it, or no longer: the neighbour on this port, from
-    /// which it comes, is to be told.
-    Stop {
-        /// Where it comes from.
-        port: PortId,
-        /// Its flow.
-        flow: Flow,
-        /// The content.
-        content: Guid,
-        /// Whether it is to come no more for now.
-        is_stopped: bool,
-    },
     /// The neighbour on this port, from which a flow comes, is to be told how it goes on.
     Pace {
         /// Where it comes from.

@@ -1,13 +1,13 @@
-//! The flows and contents that neighbours hold back here, when each hold ends, and how many there are
+//! The flows that neighbours hold back here, when each hold ends, and how many there are
 //! of each network: a neighbour with many ports has one share.
 
 use std::collections::BTreeMap;
 
-use whimbrel_core::{Guid, PortId, Shares, Source, Time, TimerQueue};
+use whimbrel_core::{PortId, Shares, Source, Time, TimerQueue};
 
 use crate::chunk::Flow;
 
-/// Flows and contents that all neighbours together hold back here, by the networks of the neighbours.
+/// Flows that all neighbours together hold back here, by the networks of the neighbours.
 pub(crate) const HELD_BACK: Shares = Shares {
     max: 32_768,
     parts: 4,
@@ -16,8 +16,8 @@ pub(crate) const HELD_BACK: Shares = Shares {
 /// Bytes that an entry takes, about.
 pub(crate) const HELD_BACK_BYTES: u64 = 512;
 
-/// A flow that the neighbour on a port holds back, or one content of it.
-pub(super) type HoldKey = (PortId, Flow, Option<Guid>);
+/// A flow that the neighbour on a port holds back.
+pub(super) type HoldKey = (PortId, Flow);
 
 /// When holds end, and whose they are.
 #[derive(Debug, Default)]
@@ -97,7 +97,7 @@ mod tests {
     use core::time::Duration;
 
     use proptest::prelude::*;
-    use whimbrel_core::Medium;
+    use whimbrel_core::{Guid, Medium};
 
     use super::super::Links;
     use super::super::holds::tests::links;
@@ -109,7 +109,7 @@ mod tests {
             source: Guid([number; 32]),
             destination: Guid([1; 32]),
         };
-        (PortId(port), flow, None)
+        (PortId(port), flow)
     }
 
     /// Two ports of each network.

@@ -11,7 +11,7 @@ use whimbrel_core::{Guid, PortId, Time};
 
 use super::{ChunkToSend, Link, LinkEvent, Links};
 use crate::chunk::{Chunk, Flow};
-use crate::outbox::{Stuck, flow_of};
+use crate::outbox::flow_of;
 use crate::taken::MIN_GUARD;
 use crate::wire::{Hold, HoldMode, Request};
 
@@ -43,7 +43,7 @@ const EMPTY_RENEWALS: u8 = 2;
 /// About the bytes of a hold on a link.
 const HOLD_BYTES: u64 = 300;
 /// Longest lease that is believed.
-pub(super) const MAX_LEASE: Duration = Duration::from_secs(32);
+const MAX_LEASE: Duration = Duration::from_secs(32);
 
 /// What a flow that is held back may bring all the same. What comes in faster than it leaves is let in
 /// by credit: if it simply went on, a fast link would bring what it carries in a round trip before
@@ -102,11 +102,10 @@ impl Links {
     /// A chunk of a flow that came in on `from` waits for `port`: if there are enough, the flow is
     /// held back at `from`.
     pub(super) fn note_waiting(&mut self, port: PortId, flow: Flow, from: PortId) {
-        self.review_late(port, &flow);
-        let (bytes, chunks) = self.waiting(port, &flow);
         let Some(link) = self.links.get(&port) else {
             return;
         };
+        let (bytes, chunks) = link.outbox.waiting(&flow);
         // One on its way, and the next one.
         let allowance = self.allowance(link, &flow, Some(from));
         let is_enough = link.is_up() && chunks >= 2 && bytes > allowance;
@@ -147,15 +146,14 @@ impl Links {
 
     /// A chunk less of a flow waits for `port`: more may come if few enough are left.
     pub(super) fn review_hold(&mut self, port: PortId, flow: &Flow) {
-        self.review_late(port, flow);
         if !self.crowded.contains_key(&(port, *flow)) {
             return;
         }
-        let (bytes, chunks) = self.waiting(port, flow);
         let Some(link) = self.links.get(&port).filter(|it| it.is_up()) else {
             // What comes for a neighbour that is away goes to the storage.
             return self.end_crowd(port, flow);
         };
+        let (bytes, chunks) = link.outbox.waiting(flow);
         let told: Vec<PortId> = link.outbox.told(flow).collect();
         let most = told
             .iter()
@@ -210,6 +208,12 @@ impl Links {
         }
     }
 
+    /// Returns true if nothing of a flow waits for `port` or is on its way there.
+    fn none_waits(&self, port: PortId, flow: &Flow) -> bool {
+        let link = self.links.get(&port);
+        link.is_none_or(|link| link.outbox.waiting(flow).1 == 0)
+    }
+
     /// Gives more credit for what has come, once that is where it waits.
     pub(super) fn review_arrived(&mut self) {
         for Arrived { flow, from, size } in core::mem::take(&mut self.arrived) {
@@ -219,8 +223,7 @@ impl Links {
             credit.outstanding = credit.outstanding.saturating_sub(size);
             credit.idle = 0;
             let port = credit.port;
-            let is_late = self.late.contains_key(&(port, flow));
-            match self.waiting(port, &flow).1 == 0 && !is_late {
+            match self.none_waits(port, &flow) {
                 // It leaves by another port now.
                 true => {
                     self.credits.remove(&(flow, from));
@@ -251,12 +254,9 @@ impl Links {
 
     /// The same for all flows of a port.
     pub(super) fn review_holds(&mut self, port: PortId) {
-        let first = (port, Flow::FIRST)..;
-        let crowded = self.crowded.range(first.clone()).map(|(it, _)| it);
-        let crowded = crowded.take_while(|(at, _)| *at == port);
-        let late = self.late.range(first).map(|(it, _)| it);
-        let late = late.take_while(|(at, _)| *at == port);
-        let flows: BTreeSet<Flow> = crowded.chain(late).map(|(_, flow)| *flow).collect();
+        let crowded = self.crowded.range((port, Flow::FIRST)..);
+        let crowded = crowded.take_while(|((at, _), _)| *at == port);
+        let flows: Vec<Flow> = crowded.map(|((_, flow), _)| *flow).collect();
         flows.iter().for_each(|flow| self.review_hold(port, flow));
     }
 
@@ -289,26 +289,17 @@ impl Links {
 
     /// Repeats the holds that go on, at these ports. Returns false if there are none at any.
     pub(crate) fn renew_holds(&mut self, due: &BTreeSet<PortId>) -> bool {
-        let mut unused = Vec::new();
-        for ((flow, from), credit) in &mut self.credits {
+        for ((_, from), credit) in &mut self.credits {
             let way = self.links.get(from).map_or(Duration::ZERO, round_trip);
             credit.idle = credit.idle.saturating_add(1);
             // There is a renewal each second.
             if u64::from(credit.idle) >= u64::from(IDLE_RENEWALS) + way.as_secs() {
                 credit.outstanding = 0;
-                if self.late.contains_key(&(credit.port, *flow)) {
-                    unused.push((*from, *flow));
-                }
             }
-        }
-        // While a content is late there may be no other one. What is left must not add up.
-        for (from, flow) in unused {
-            self.tell_hold(from, flow, Some(HoldMode::All), 0);
         }
         let crowded: Vec<(PortId, Flow)> = self.crowded.keys().copied().collect();
         for (port, flow) in crowded {
-            let is_late = self.late.contains_key(&(port, flow));
-            let is_empty = self.waiting(port, &flow).1 == 0 && !is_late;
+            let is_empty = self.none_waits(port, &flow);
             let empty = self.crowded.get_mut(&(port, flow)).map(|empty| {
                 *empty = if is_empty { *empty + 1 } else { 0 };
                 *empty
@@ -329,8 +320,7 @@ impl Links {
                 }
             }
         }
-        let any_late = self.renew_late(due);
-        self.renew_split_holds(due) || any_late || !self.crowded.is_empty()
+        self.renew_split_holds(due) || !self.crowded.is_empty()
     }
 
     /// A port goes: nothing waits for it any more.
@@ -348,12 +338,8 @@ impl Links {
         let ends: Vec<Flow> = link.outbox.held().copied().collect();
         self.resumed = true;
         for flow in ends {
-            self.hold_ends.cancel(&(port, flow, None));
+            self.hold_ends.cancel(&(port, flow));
         }
-        for (flow, content) in link.outbox.stops().copied() {
-            self.hold_ends.cancel(&(port, flow, Some(content)));
-        }
-        self.forget_late(port);
     }
 
     /// The neighbour on `port` says how to go on with a flow that goes there. Returns false if its
@@ -366,7 +352,7 @@ impl Links {
         let until = now + hold.lease.min(MAX_LEASE);
         let credit = u64::from(hold.credit);
         let at = self.source_of(port);
-        let key = (port, flow, None);
+        let key = (port, flow);
         if hold.mode.is_some() && !self.hold_ends.contains(&key) {
             if !self.passes(port, &flow) {
                 return true;
@@ -384,9 +370,9 @@ impl Links {
             self.pull_back_divided(now, port, &flow);
         }
         match hold.mode {
-            Some(_) if known => self.hold_ends.set(at, (port, flow, None), until),
+            Some(_) if known => self.hold_ends.set(at, key, until),
             Some(_) => return false,
-            None => self.hold_ends.cancel(&(port, flow, None)),
+            None => self.hold_ends.cancel(&key),
         }
         if hold.mode.is_none() || credit > 0 {
             self.gained.insert(port);
@@ -415,26 +401,26 @@ impl Links {
     /// until half of the buffer is free: of the flow with the most bytes in a queue first, its
     /// newest chunk first. Returns them from old to new.
     pub(crate) fn take_stuck(&mut self, before: Time) -> Vec<ChunkToSend> {
-        let mut stuck: BTreeSet<(u64, PortId, Stuck)> = BTreeSet::new();
+        let mut stuck: BTreeSet<(u64, PortId, Flow)> = BTreeSet::new();
         for (port, link) in &self.links {
             let of_link = link.outbox.stuck(before);
-            stuck.extend(of_link.map(|(which, bytes)| (bytes, *port, which)));
+            stuck.extend(of_link.map(|(flow, bytes)| (bytes, *port, flow)));
         }
         let mut taken = Vec::new();
         let mut reviewed = BTreeSet::new();
         let mut packets = 0;
         while (self.buffer.used().saturating_sub(packets)) * 2 >= self.buffer.capacity()
-            && let Some((bytes, port, which)) = stuck.pop_last()
+            && let Some((bytes, port, flow)) = stuck.pop_last()
         {
             let link = self.links.get_mut(&port);
-            let Some(outgoing) = link.and_then(|it| it.outbox.take_newest(&which)) else {
+            let Some(outgoing) = link.and_then(|it| it.outbox.take_newest(&flow)) else {
                 continue;
             };
             packets += outgoing.room.packets() as usize;
             let left = bytes.saturating_sub(outgoing.chunk.size() as u64);
             taken.push(outgoing);
-            stuck.insert((left, port, which));
-            reviewed.insert((port, which.0));
+            stuck.insert((left, port, flow));
+            reviewed.insert((port, flow));
         }
         for (port, flow) in reviewed {
             self.review_hold(port, &flow);
@@ -450,24 +436,14 @@ impl Links {
     }
 
     pub(super) fn end_holds(&mut self, now: Time) {
-        let mut stops = BTreeSet::new();
-        for (port, flow, content) in self.hold_ends.take_due(now) {
+        for (port, flow) in self.hold_ends.take_due(now) {
             if let Some(link) = self.links.get_mut(&port) {
-                match content {
-                    None => link.outbox.end_hold(now, &flow),
-                    Some(content) if link.outbox.end_stop(now, &flow, content) => {
-                        stops.insert((port, flow));
-                    }
-                    Some(_) => {}
-                }
+                link.outbox.end_hold(now, &flow);
                 self.gained.insert(port);
                 self.resumed = true;
                 self.touched.insert(port);
             }
         }
-        stops
-            .iter()
-            .for_each(|(port, flow)| self.review_hold(*port, flow));
     }
 
     /// Returns true if the neighbour on `port` wants nothing of a flow now.
@@ -499,7 +475,7 @@ impl Links {
         let (Some(link), Some(flow)) = (self.links.get(&port), flow_of(&outgoing.chunk)) else {
             return false;
         };
-        let (bytes, _) = self.waiting(port, &flow);
+        let (bytes, _) = link.outbox.waiting(&flow);
         let parts = if link.outbox.flows() >= MANY_FLOWS {
             4
         } else {

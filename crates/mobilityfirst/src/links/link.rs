@@ -43,12 +43,10 @@ impl Link {
 
     /// Takes back the chunks of a flow of which nothing has been sent.
     pub(super) fn take_back_unbegun(&mut self, now: Time, flow: &Flow) {
-        let lanes = self.outbox.lanes_of(flow).into_iter();
-        let unbegun = lanes.flat_map(|lane| self.hop.withdraw_unbegun(now, lane));
-        let mut unbegun: Vec<u64> = unbegun.collect();
-        // In the order in which the hop got them, by either lane.
-        unbegun.sort_unstable();
-        self.outbox.take_back(flow, unbegun);
+        if let Some(lane) = self.outbox.lane_of(flow) {
+            let unbegun = self.hop.withdraw_unbegun(now, lane);
+            self.outbox.take_back(flow, unbegun);
+        }
     }
 
     pub(super) fn log(&self, what: &'static str) {

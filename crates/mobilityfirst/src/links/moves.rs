@@ -168,7 +168,7 @@ impl Links {
 /// them from old to new.
 fn bound_elsewhere(link: &mut Link, flow: &Flow, at: &Guid) -> Vec<ChunkToSend> {
     let mut taken = Vec::new();
-    while let Some(newest) = link.outbox.take_newest(&(*flow, None)) {
+    while let Some(newest) = link.outbox.take_newest(flow) {
         let address = newest.chunk.header.destination_address;
         if address.is_none() || address == *at {
             link.outbox.push(newest);

@@ -139,7 +139,7 @@ proptest! {
                     let size = outgoing.chunk.size() as u64;
                     outbox.push(outgoing);
                     model.chunks.push(Known { number, place, size, tag: None });
-                    let lanes = outbox.lanes_of(&flow(number)).into_iter();
+                    let lanes = outbox.lane_of(&flow(number)).into_iter();
                     numbers.extend(lanes.map(|lane| (lane, number)));
                 }
                 3 | 4 => {
@@ -152,7 +152,7 @@ proptest! {
                     };
                     let takes = |lane| lane == Lane::Urgent || !full || !carried(lane);
                     let expected = model.next(full, unsent);
-                    let next = outbox.next_for(takes, unsent, tag + 1);
+                    let next = outbox.next_for(takes, unsent);
                     let Some((_, outgoing)) = next else {
                         // The first of the lanes that may go is looked at, not all.
                         prop_assert!(expected.is_empty() || full, "{:?}", expected);

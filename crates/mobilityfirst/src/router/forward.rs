@@ -204,11 +204,6 @@ impl Router {
                     self.effects.drop("too-many-holds");
                 }
             }
-            Ok(Control::Stop(stop)) => {
-                if !self.links.stop(now, from, &stop) {
-                    self.effects.drop("too-many-holds");
-                }
-            }
             Ok(Control::Pace(pace)) => self.links.note_pace(now, from, &pace),
             Ok(Control::Ask { guid }) => self.handle_ask(from, guid),
             Ok(Control::Vouch { record }) => self.handle_vouch(now, from, record),

@@ -53,8 +53,6 @@ mod said;
 mod served;
 mod sources;
 mod status;
-#[cfg(test)]
-mod stopped;
 pub mod store;
 #[cfg(test)]
 mod tests;
@@ -77,7 +75,7 @@ use crate::links::{LEFT_OVER, LinkEvent, Links, MAX_TURNS, NameRule, RENEWAL};
 use crate::local::{Frame, LocalEvent, Programs};
 use crate::next_hops::Divisions;
 use crate::wire::{
-    Control, ControlCode, DropReason, Hold, HoldMode, NetworkHeader, ServiceId, Stop, UpperProtocol,
+    Control, ControlCode, DropReason, Hold, HoldMode, NetworkHeader, ServiceId, UpperProtocol,
 };
 use attach::{Attachments, outcome};
 pub use config::{NextHop, ProxyPolicy, Route, RouterConfig};
@@ -346,25 +344,6 @@ impl Router {
                 if mode.is_some() {
                     self.timers.set_earlier(Timer::Holds, now + RENEWAL);
                 }
-            }
-            LinkEvent::Stop {
-                port,
-                flow,
-                content,
-                is_stopped,
-            } => {
-                let lease = match is_stopped {
-                    true => self.links.lease(port),
-                    false => Duration::ZERO,
-                };
-                let stop = Stop {
-                    source: flow.source,
-                    destination: flow.destination,
-                    content,
-                    lease,
-                };
-                self.tell(port, &Control::Stop(stop));
-                self.timers.set_earlier(Timer::Holds, now + RENEWAL);
             }
             LinkEvent::Pace { port, pace } => self.tell(port, &Control::Pace(pace)),
             // What waits for it goes to the other port once it has attached there, which takes its

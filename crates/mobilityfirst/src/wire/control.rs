@@ -64,8 +64,6 @@ pub enum Control {
     },
     /// From a router to one that a host's record names, and back: whether the host is there.
     Presence(Presence),
-    /// From a router: a content of a flow that it forwards is to come no more for now.
-    Stop(Stop),
 }
 
 /// A question whether a host is attached to a router, or the answer. Both have the same length, so that
@@ -140,20 +138,6 @@ pub struct Hold {
     /// chunk; 0 takes back what is left of them.
     pub credit: u32,
     /// It ends by itself after this time.
-    pub lease: Duration,
-}
-
-/// What a router asks of the node that it gets a content from, of which too much waits: to send none of
-/// it, and others of its flow as before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stop {
-    /// The flow's source.
-    pub source: Guid,
-    /// The flow's destination.
-    pub destination: Guid,
-    /// The content.
-    pub content: Guid,
-    /// It may come again after this time; 0: it may come now.
     pub lease: Duration,
 }
 
@@ -275,14 +259,6 @@ impl Control {
                 out.extend_from_slice(&about.nonce.to_be_bytes());
                 out.push(about.code.code());
             }
-            Control::Stop(stop) => {
-                out.push(10);
-                let lease = u32::try_from(stop.lease.as_millis()).unwrap_or(u32::MAX);
-                out.extend_from_slice(&lease.to_be_bytes());
-                out.extend_from_slice(stop.source.as_bytes());
-                out.extend_from_slice(stop.destination.as_bytes());
-                out.extend_from_slice(stop.content.as_bytes());
-            }
         }
     }
 
@@ -376,18 +352,6 @@ impl Control {
                 let code = PresenceCode::from_code(code)?;
                 Ok(Control::Presence(Presence { guid, nonce, code }))
             }
-            10 => {
-                let lease = Duration::from_millis(reader.u32()?.into());
-                let (source, destination) = (reader.guid()?, reader.guid()?);
-                let content = reader.guid()?;
-                reader.finish()?;
-                Ok(Control::Stop(Stop {
-                    source,
-                    destination,
-                    content,
-                    lease,
-                }))
-            }
             other => Err(WireError::MessageType(other)),
         }
     }
@@ -437,14 +401,6 @@ mod tests {
                         lease: Duration::from_millis(lease.into()),
                     }
                 )),
-            (any_guid(), any_guid(), any_guid(), any::<u32>()).prop_map(
-                |(source, destination, content, lease)| Control::Stop(Stop {
-                    source,
-                    destination,
-                    content,
-                    lease: Duration::from_millis(lease.into()),
-                })
-            ),
             any_guid().prop_map(|guid| Control::Ask { guid }),
             record().prop_map(|record| Control::Vouch { record }),
             record().prop_map(|record| Control::Left { record }),

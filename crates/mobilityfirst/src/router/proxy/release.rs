@@ -84,11 +84,7 @@ impl Proxy {
             let has_room = links.has_room_to_divide(&flow, hops);
             return hops.iter().filter(|_| has_room).copied().collect();
         }
-        let content = chunk.data().map(|data| data.content);
-        let has_room = |branch: &Branch| {
-            let is_stopped = |content| links.is_stopped(branch.port, &flow, &content);
-            links.has_room_for(branch.port, &flow) && !content.is_some_and(is_stopped)
-        };
+        let has_room = |branch: &Branch| links.has_room_for(branch.port, &flow);
         let chosen: Vec<Branch> = match spread {
             Spread::Divide => {
                 let free: NextHops = hops.iter().filter(|it| has_room(it)).copied().collect();
