@@ -7,10 +7,10 @@
 //! upstream.
 
 pub mod callers;
+mod credit;
 mod divided;
 mod event;
-mod hold_ends;
-mod holds;
+mod leases;
 mod link;
 mod missing;
 mod moves;
@@ -34,16 +34,16 @@ use crate::charge::{Charge, Pool};
 use crate::chunk::{Chunk, Flow};
 use crate::handed::Handovers;
 use crate::next_hops::{Branch, NextHops};
-use crate::outbox::{Outbox, SPARE_BELOW, flow_of};
+use crate::outbox::{FlowTurn, Outbox, SPARE_BELOW, flow_of};
 use crate::room::{Buffer, Holder, Room};
 use crate::split::SplitConfig;
 use crate::split::flow::DividedFlow;
 use crate::taken::RecentlyTaken;
-use crate::wire::{HoldMode, ServiceId};
+use crate::wire::ServiceId;
 pub use divided::{BranchState, BranchStatus, DividedStatus};
-pub use event::LinkEvent;
-pub(crate) use hold_ends::{HELD_BACK, HELD_BACK_BYTES};
-pub(crate) use holds::RENEWAL;
+pub(crate) use credit::RENEWAL;
+pub use event::{Grant, LinkEvent};
+pub(crate) use leases::{HELD_BACK, HELD_BACK_BYTES};
 pub use names::NameRule;
 pub use report::{CallersTotal, LinkStatus, UnresolvedStatus};
 
@@ -176,14 +176,14 @@ pub struct Links {
     offered: PortId,
     // Ports that may take stored chunks since it was last looked.
     gained: BTreeSet<PortId>,
-    // Flows that are held back where they come from, by the port that they leave on.
+    // Flows that are under credit where they come from, by the port that they leave on.
     // With the renewals at which nothing of them waited there.
     crowded: BTreeMap<(PortId, Flow), u8>,
-    // What they may bring all the same, by the port that they come from, and what of it has come.
-    credits: BTreeMap<(Flow, PortId), holds::Credit>,
-    arrived: Vec<holds::Arrived>,
-    // Flows that neighbours hold back here, and when that ends.
-    hold_ends: hold_ends::HoldEnds,
+    // Their credit, by the port that they come from, and what of it has come.
+    credits: BTreeMap<(Flow, PortId), credit::Outstanding>,
+    arrived: Vec<credit::Arrived>,
+    // When what neighbours have said of flows ends.
+    leases: leases::Leases,
     // One of those has ended since it was last looked.
     resumed: bool,
     split: SplitConfig,
@@ -225,7 +225,7 @@ impl Links {
             crowded: BTreeMap::new(),
             credits: BTreeMap::new(),
             arrived: Vec::new(),
-            hold_ends: hold_ends::HoldEnds::default(),
+            leases: leases::Leases::default(),
             resumed: false,
             split: SplitConfig::default(),
             splits: BTreeMap::new(),
@@ -289,7 +289,7 @@ impl Links {
     /// Handles due deadlines of hops.
     pub fn handle_timeout(&mut self, now: Time) {
         self.take_back_room(now);
-        self.end_holds(now);
+        self.end_leases(now);
         if self.split_due.is_some_and(|at| at <= now) {
             self.serve_splits(now);
         }
@@ -363,10 +363,10 @@ impl Links {
     pub fn has_room_for(&self, port: PortId, flow: &Flow) -> bool {
         self.links.get(&port).is_some_and(|link| {
             link.has_room()
-                && match link.outbox.hold_of(flow) {
-                    None => true,
-                    Some(HoldMode::All) => false,
-                    Some(HoldMode::Spare) => link.hop.unsent_bytes() < SPARE_BELOW,
+                && match link.outbox.turn_of(flow) {
+                    FlowTurn::Free => true,
+                    FlowTurn::Held => false,
+                    FlowTurn::Spare => link.hop.unsent_bytes() < SPARE_BELOW,
                 }
         })
     }
@@ -526,7 +526,7 @@ impl Links {
                 divided.extend(gone.order.map(|order| (gone.flow, order, port)));
             }
             for flow in link.outbox.take_forgotten() {
-                self.hold_ends.cancel(&(port, flow));
+                self.leases.cancel(&(port, flow));
             }
             link.feed(now, &mut self.next_tag);
             if link.has_room() {
@@ -626,8 +626,8 @@ impl Links {
 
     /// Returns the earliest deadline of any hop, as of the last [`Links::poll_transmit`].
     pub fn poll_timeout(&self) -> Option<Deadline> {
-        let hold_ends = self.hold_ends.next();
-        let hold_ends = hold_ends.map(|at| Deadline::new(at, "a flow is no longer held back"));
+        let leases = self.leases.next();
+        let leases = leases.map(|at| Deadline::new(at, "a flow is no longer held back"));
         let of_hops = self.timers.next().map(|(at, port)| {
             let reason = self
                 .links
@@ -637,6 +637,6 @@ impl Links {
         });
         let of_splits = self.split_due;
         let of_splits = of_splits.map(|at| Deadline::new(at, "branch of a divided flow"));
-        Deadline::earlier(of_splits, Deadline::earlier(of_hops, hold_ends))
+        Deadline::earlier(of_splits, Deadline::earlier(of_hops, leases))
     }
 }

@@ -10,17 +10,17 @@ use whimbrel_link::{Hop, Lane};
 
 use crate::chunk::{Chunk, Flow};
 use crate::links::ChunkToSend;
-use crate::wire::{Data, HoldMode, Request, Transport, TransportKind, UpperProtocol};
+use crate::wire::{Credit, Data, Request, Transport, TransportKind, UpperProtocol};
 use queue::Queue;
 
 /// Bytes that a flow sends before it is the turn of another.
 const TURN_BYTES: u64 = 64 << 10;
 /// Largest message that goes before all others, in bytes.
 const MAX_URGENT: usize = 64 << 10;
-/// A flow that is to use only what others leave is served while less than this waits in the hop.
+/// A flow that may use only what others leave is served while less than this waits in the hop.
 pub(crate) const SPARE_BELOW: usize = 256 << 10;
-/// Maximum of flows that one neighbour may hold back; it repeats what it says, so that
-/// one beyond it is held back later.
+/// Maximum of flows that one neighbour may hold back; it repeats what it says, so that one beyond it is
+/// held back later.
 const MAX_HOLDS: usize = 4096;
 
 /// Returns the flow of a chunk that waits for its turn; `None` for a message that goes before all
@@ -61,14 +61,26 @@ struct OfFlow {
     told: BTreeSet<PortId>,
 }
 
-/// What the neighbour has asked for about a flow.
+/// How a flow is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FlowTurn {
+    /// In turn with the others.
+    Free,
+    /// When there is nothing else to send.
+    Spare,
+    /// Not at all.
+    Held,
+}
+
+/// What the neighbour has said about a flow.
 #[derive(Clone, Copy, Debug)]
 struct Held {
-    mode: HoldMode,
+    // Bytes that may be sent in turn. The last chunk may exceed them.
+    octets: u64,
+    spare: bool,
+    // Since it has had no credit, and when it is free again.
     since: Time,
     until: Time,
-    // Bytes that may be sent all the same. The last chunk may exceed them.
-    credit: u64,
 }
 
 impl OfFlow {
@@ -82,9 +94,12 @@ impl OfFlow {
 }
 
 impl Held {
-    /// How the flow is held back now.
-    fn mode_now(&self) -> Option<HoldMode> {
-        (self.mode != HoldMode::All || self.credit == 0).then_some(self.mode)
+    fn turn(&self) -> FlowTurn {
+        match (self.octets, self.spare) {
+            (1.., _) => FlowTurn::Free,
+            (0, true) => FlowTurn::Spare,
+            (0, false) => FlowTurn::Held,
+        }
     }
 }
 
@@ -188,15 +203,15 @@ impl Outbox {
         let Some(of_flow) = self.flows.get(flow) else {
             return;
         };
-        let (mode, number) = (self.hold_of(flow), of_flow.number);
+        let (turn, number) = (self.turn_of(flow), of_flow.number);
         let waits = !of_flow.queued.is_empty();
-        let may_go = waits && mode.is_none();
+        let may_go = waits && turn == FlowTurn::Free;
         match may_go {
             true => self.turns.join(number),
             false => self.turns.leave(number),
         }
         place(&mut self.unserved, number, may_go && of_flow.carried == 0);
-        match waits && mode == Some(HoldMode::Spare) {
+        match waits && turn == FlowTurn::Spare {
             true => self.spare.join(number),
             false => self.spare.leave(number),
         }
@@ -248,7 +263,7 @@ impl Outbox {
         self.turns.spend(number, outgoing.chunk.size() as u64);
         self.spare.spend(number, outgoing.chunk.size() as u64);
         if let Some(held) = self.held.get_mut(&flow) {
-            held.credit = held.credit.saturating_sub(outgoing.chunk.size() as u64);
+            held.octets = held.octets.saturating_sub(outgoing.chunk.size() as u64);
         }
         self.classify(&flow);
         Some((Lane::Flow(number), outgoing))
@@ -310,37 +325,31 @@ impl Outbox {
         tags
     }
 
-    /// The neighbour asks to hold back a flow but for `credit` more bytes (0: it takes back what is left
-    /// of earlier credit), or not to any more (`None`). Returns false if it holds too many.
-    pub(crate) fn hold(
+    /// The neighbour says what may be sent of a flow until then; without a lease the flow is free. Returns
+    /// false if it holds back too many.
+    pub(crate) fn note_credit(
         &mut self,
         now: Time,
         flow: Flow,
-        mode: Option<HoldMode>,
+        credit: &Credit,
         until: Time,
-        credit: u64,
     ) -> bool {
-        match mode {
-            Some(_) if self.held.len() >= MAX_HOLDS && !self.held.contains_key(&flow) => {
-                return false;
-            }
-            Some(mode) => {
-                let before = self.held.get(&flow).filter(|held| held.mode == mode);
-                let since = before.filter(|_| credit == 0).map(|held| held.since);
-                let left = before.map_or(0, |held| held.credit);
-                let held = Held {
-                    mode,
-                    since: since.unwrap_or(now),
-                    until,
-                    credit: if credit > 0 {
-                        credit.saturating_add(left)
-                    } else {
-                        0
-                    },
-                };
-                self.held.insert(flow, held);
-            }
-            None => drop(self.held.remove(&flow)),
+        let before = self.held.get(&flow).copied();
+        if credit.lease.is_zero() {
+            self.held.remove(&flow);
+        } else if before.is_none() && self.held.len() >= MAX_HOLDS {
+            return false;
+        } else {
+            let octets = u64::from(credit.octets);
+            let left = before.map_or(0, |held| held.octets);
+            let same = before.filter(|held| octets == 0 && held.spare == credit.spare);
+            let held = Held {
+                octets: if octets > 0 { left.saturating_add(octets) } else { 0 },
+                spare: credit.spare,
+                since: same.map_or(now, |held| held.since),
+                until,
+            };
+            self.held.insert(flow, held);
         }
         self.classify(&flow);
         true
@@ -486,18 +495,14 @@ impl Outbox {
         self.classify(flow);
     }
 
-    /// How the neighbour wants a flow to be held back now.
-    pub(crate) fn hold_of(&self, flow: &Flow) -> Option<HoldMode> {
-        self.held.get(flow).and_then(Held::mode_now)
+    /// Returns how the neighbour lets a flow be sent now.
+    pub(crate) fn turn_of(&self, flow: &Flow) -> FlowTurn {
+        self.held.get(flow).map_or(FlowTurn::Free, Held::turn)
     }
 
-    /// Returns the bytes of a flow that may still be sent, if the neighbour holds it back.
+    /// Returns the bytes of a flow that may still be sent in turn, unless it is free.
     pub(crate) fn credit_of(&self, flow: &Flow) -> Option<u64> {
-        let held = self.held.get(flow)?;
-        Some(match held.mode {
-            HoldMode::All => held.credit,
-            HoldMode::Spare => 0,
-        })
+        self.held.get(flow).map(|held| held.octets)
     }
 
     /// Returns the flows that the neighbour holds back.
@@ -508,7 +513,7 @@ impl Outbox {
     /// Returns the flows of which nothing has been sent since `before` because the neighbour holds them
     /// back, with the bytes that are queued of each.
     pub(crate) fn stuck(&self, before: Time) -> impl Iterator<Item = (Flow, u64)> {
-        let is_meant = move |it: &Held| it.mode_now() == Some(HoldMode::All) && it.since <= before;
+        let is_meant = move |it: &Held| it.turn() == FlowTurn::Held && it.since <= before;
         let held = self.held.iter().filter(move |(_, it)| is_meant(it));
         let queued = held.map(|(flow, _)| (*flow, self.queued_of(flow)));
         queued.filter(|(_, bytes)| *bytes > 0)
@@ -526,8 +531,8 @@ impl Outbox {
         Some(outgoing)
     }
 
-    /// A hold that was not repeated ends.
-    pub(crate) fn end_hold(&mut self, now: Time, flow: &Flow) {
+    /// A lease that was not renewed ends.
+    pub(crate) fn end_lease(&mut self, now: Time, flow: &Flow) {
         if self.held.get(flow).is_some_and(|held| held.until <= now) {
             self.held.remove(flow);
             self.classify(flow);

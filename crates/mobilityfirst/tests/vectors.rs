@@ -12,7 +12,7 @@ use whimbrel_mobilityfirst::chunk::{Chunk, Message};
 use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, greeting};
 use whimbrel_mobilityfirst::wire;
 use whimbrel_mobilityfirst::wire::{
-    ChunkRanges, ContentKind, Control, ControlCode, Data, DropReason, Echo, Hold, HoldMode,
+    ChunkRanges, ContentKind, Control, ControlCode, Data, DropReason, Credit, Echo,
     NetworkHeader, Notice, Presence, PresenceCode, Reliability, Request, ServiceId,
     Transport, UpperProtocol,
 };
@@ -197,11 +197,11 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
         version: 1_767_225_600_000_000,
         code: ControlCode::Registered,
     };
-    let hold = Control::Hold(Hold {
+    let credit = Control::Credit(Credit {
         source: SERVER,
         destination: CLIENT,
-        mode: Some(HoldMode::All),
-        credit: 16_384,
+        octets: 16_384,
+        spare: false,
         lease: Duration::from_secs(3),
     });
     let left = to_router(
@@ -263,9 +263,9 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
         ),
         ("outcome", "Outcome: registered", control(&outcome)),
         (
-            "hold",
-            "Hold: 16 KiB more of a flow, and then nothing, for 3 s",
-            control(&hold),
+            "credit",
+            "Credit: 16 KiB more of a flow, and then nothing, for 3 s",
+            control(&credit),
         ),
         (
             "ask",

@@ -8,7 +8,7 @@ use super::{Host, Way};
 use crate::chunk::{Chunk, Flow};
 use crate::links::Links;
 use crate::next_hops::NextHops;
-use crate::wire::Hold;
+use crate::wire::Credit;
 
 /// What the links say of a receiver while chunks are read for it.
 pub(super) struct Ahead<'a> {
@@ -87,9 +87,9 @@ impl Host {
         self.uploads.read_ahead(now, &ahead, &mut self.effects)
     }
 
-    /// Handles a neighbour's message Hold about flows that this host sends through it.
-    pub(super) fn handle_hold(&mut self, now: Time, port: PortId, hold: &Hold) {
-        if !self.links.hold(now, port, hold) {
+    /// Handles a neighbour's message Credit about a flow that this host sends through it.
+    pub(super) fn handle_credit(&mut self, now: Time, port: PortId, credit: &Credit) {
+        if !self.links.note_credit(now, port, credit) {
             self.effects.drop("too-many-holds");
         }
     }

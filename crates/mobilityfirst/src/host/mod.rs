@@ -425,7 +425,7 @@ impl Host {
             LinkEvent::Restarted(..) => {}
             LinkEvent::Received { port, bytes, room } => self.handle_chunk(now, port, &bytes, room),
             // A host forwards nothing.
-            LinkEvent::Hold { .. } | LinkEvent::Pace { .. } => {}
+            LinkEvent::Credit { .. } | LinkEvent::Pace { .. } => {}
             LinkEvent::Delivered(carried, chunk) => {
                 self.effects.counters.chunks_sent += 1;
                 if let Some(chunk) = chunk

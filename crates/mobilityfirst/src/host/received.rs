@@ -121,7 +121,7 @@ impl Host {
                     self.renew(now);
                 }
             }
-            Control::Hold(hold) => self.handle_hold(now, port, &hold),
+            Control::Credit(credit) => self.handle_credit(now, port, &credit),
             Control::Pace(pace) => self.links.note_pace(now, port, &pace),
             Control::Attach { .. } | Control::Register { .. } => {
                 self.effects.drop("attach-to-a-host")

@@ -6,14 +6,15 @@ use std::collections::BTreeSet;
 
 use whimbrel_core::{PortId, Time};
 
-use super::holds::UNMEASURED;
-use super::{ChunkToSend, Link, LinkEvent, Links};
+use super::credit::UNMEASURED;
+use super::{ChunkToSend, Grant, Link, LinkEvent, Links};
 use crate::chunk::{Chunk, Flow};
 use crate::next_hops::{Branch, NextHops};
+use crate::outbox::FlowTurn;
 use crate::split::flow::{DividedFlow, Forecast, Record};
 use crate::split::schedule::{Measured, Wanted, choose, reordering_bound};
 use crate::split::{Scheduler, SplitConfig};
-use crate::wire::{HoldMode, Request};
+use crate::wire::Request;
 
 /// Maximum of flows divided at one time; further ones use their best next hop.
 const MAX_DIVIDED: usize = 1024;
@@ -204,7 +205,7 @@ impl Links {
     }
 
     fn is_usable(&self, now: Time, flow: &Flow, divided: &DividedFlow, port: PortId) -> bool {
-        let free = |link: &Link| link.is_up() && link.outbox.hold_of(flow).is_none();
+        let free = |link: &Link| link.is_up() && link.outbox.turn_of(flow) == FlowTurn::Free;
         self.links.get(&port).is_some_and(free) && divided.record(port).is_fit(now)
     }
 
@@ -518,7 +519,7 @@ impl Links {
             && let Some(divided) = self.splits.get_mut(&flow)
             && divided.told.insert(from)
         {
-            self.tell_hold(from, flow, Some(HoldMode::All), 0);
+            self.tell(from, flow, Grant::Octets(0));
         }
     }
 
@@ -537,7 +538,7 @@ impl Links {
             .get_mut(flow)
             .map(|it| core::mem::take(&mut it.told));
         for from in told.into_iter().flatten() {
-            self.tell_hold(from, *flow, None, 0);
+            self.tell(from, *flow, Grant::Free);
         }
     }
 
@@ -549,7 +550,7 @@ impl Links {
         });
         let told: Vec<(PortId, Flow)> = told.collect();
         for (port, flow) in told.iter().filter(|(port, _)| due.contains(port)) {
-            self.tell_hold(*port, *flow, Some(HoldMode::All), 0);
+            self.tell(*port, *flow, Grant::Octets(0));
         }
         !told.is_empty()
     }
@@ -593,7 +594,7 @@ impl Links {
             Some(link) if !link.is_up() => BranchState::Down,
             None => BranchState::Down,
             _ if record.suspect_since().is_some() => BranchState::Suspect,
-            Some(link) if link.outbox.hold_of(flow).is_some() => BranchState::Held,
+            Some(link) if link.outbox.turn_of(flow) != FlowTurn::Free => BranchState::Held,
             _ if !record.is_fit(now) => BranchState::Resting,
             _ => BranchState::Used,
         };
@@ -665,7 +666,7 @@ fn silent_at(link: &Link, flow: &Flow, busy_since: Option<Time>) -> Option<Time>
     let rate = link.hop.delivery_rate()?;
     let sending = crate::split::schedule::time_of(packets, rate);
     let limit = link.hop.suspicion()? + SILENCE_SLACK + sending;
-    let carries = link.outbox.carries(flow) && link.outbox.hold_of(flow).is_none();
+    let carries = link.outbox.carries(flow) && link.outbox.turn_of(flow) == FlowTurn::Free;
     carries.then_some(link.hop.heard_at().max(busy_since) + limit)
 }
 

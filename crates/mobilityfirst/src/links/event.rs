@@ -7,7 +7,18 @@ use super::{Carried, ChunkToSend};
 use crate::chunk::{Chunk, Flow};
 use crate::handed::HandedOver;
 use crate::room::Room;
-use crate::wire::{HoldMode, Pace};
+use crate::wire::Pace;
+
+/// What may come of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grant {
+    /// All of it.
+    Free,
+    /// So many bytes, besides what is left of earlier ones; 0: nothing.
+    Octets(u64),
+    /// What a neighbour can send when it has nothing else to send: it is stored.
+    Spare,
+}
 
 /// An event of the hops.
 #[derive(Debug)]
@@ -46,17 +57,14 @@ pub enum LinkEvent {
         /// Where it is.
         to: PortId,
     },
-    /// Enough of a flow waits for its next hop, or may come again: the neighbour on this port, from
-    /// which it comes, is to be told.
-    Hold {
+    /// The neighbour on this port, from which a flow comes, is to be told what may come of it.
+    Credit {
         /// Where it comes from.
         port: PortId,
         /// The flow.
         flow: Flow,
-        /// How it is to be held back; `None`: not any more.
-        mode: Option<HoldMode>,
-        /// Bytes that may come all the same.
-        credit: u64,
+        /// What may come.
+        grant: Grant,
     },
     /// The neighbour on this port, from which a flow comes, is to be told how it goes on.
     Pace {

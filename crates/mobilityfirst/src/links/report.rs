@@ -162,7 +162,7 @@ impl Links {
 mod tests {
     use whimbrel_core::PortEvent;
 
-    use super::super::holds::tests::links;
+    use super::super::credit::tests::links;
     use super::*;
 
     #[test]

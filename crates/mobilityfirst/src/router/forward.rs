@@ -11,11 +11,11 @@ use super::{Router, Timer};
 use crate::charge::Charge;
 use crate::chunk::{Chunk, Message};
 use crate::chunk_size::Path;
-use crate::links::{ChunkToSend, RENEWAL};
+use crate::links::{ChunkToSend, Grant, RENEWAL};
 use crate::next_hops::{NextHops, Spread};
 use crate::room::Room;
 use crate::wire::{
-    Control, ControlCode, DropReason, Echo, HoldMode, NetworkHeader, ServiceId, Transport,
+    Control, ControlCode, DropReason, Echo, NetworkHeader, ServiceId, Transport,
     UpperProtocol,
 };
 
@@ -199,8 +199,8 @@ impl Router {
                     .handle_attach(now, from, record, signature, &mut self.effects)
             }
             Ok(Control::Register { record }) => self.handle_register(now, from, record),
-            Ok(Control::Hold(hold)) => {
-                if !self.links.hold(now, from, &hold) {
+            Ok(Control::Credit(credit)) => {
+                if !self.links.note_credit(now, from, &credit) {
                     self.effects.drop("too-many-holds");
                 }
             }
@@ -433,7 +433,7 @@ impl Router {
         if let Some(from) = outgoing.from {
             let flow = outgoing.chunk.flow();
             self.proxy.hold_back(from, flow);
-            self.hold(from, flow, Some(HoldMode::All), 0);
+            self.grant(from, flow, Grant::Octets(0));
             self.timers.set_earlier(Timer::Holds, now + RENEWAL);
         }
         self.store_or_give_up(now, outgoing);
@@ -446,7 +446,7 @@ impl Router {
     fn yield_to_others(&mut self, now: Time, outgoing: &ChunkToSend) {
         let Some(from) = outgoing.from else { return };
         if outgoing.chunk.data().is_some() && self.proxy.tells_to_yield(from, outgoing) {
-            self.hold(from, outgoing.chunk.flow(), Some(HoldMode::Spare), 0);
+            self.grant(from, outgoing.chunk.flow(), Grant::Spare);
             self.timers.set_earlier(Timer::Holds, now + RENEWAL);
         }
     }

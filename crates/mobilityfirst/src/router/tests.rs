@@ -21,7 +21,7 @@ use super::{
 use crate::chunk::{Chunk, Flow};
 use crate::links::ChunkToSend;
 use crate::wire::{
-    ChunkRanges, ContentKind, Control, Data, DropReason, Hold, HoldMode, NetworkHeader, Presence,
+    ChunkRanges, ContentKind, Control, Credit, Data, DropReason, NetworkHeader, Presence,
     PresenceCode, Reliability, Request, ServiceId, Transport, UpperProtocol,
 };
 
@@ -247,14 +247,14 @@ impl Net {
             destination,
         };
         self.with_router(|it, _| it.links.note_passed(port(neighbour), flow));
-        let hold = Control::Hold(Hold {
+        let credit = Control::Credit(Credit {
             source: SOURCE,
             destination,
-            mode: Some(HoldMode::All),
-            credit,
+            octets: credit,
+            spare: false,
             lease: Duration::from_secs(32),
         });
-        self.send(neighbour, super::hostile::control(name, &hold));
+        self.send(neighbour, super::hostile::control(name, &credit));
         self.run(Duration::from_millis(100));
     }
 

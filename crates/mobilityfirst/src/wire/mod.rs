@@ -36,7 +36,7 @@ mod ranges;
 mod transport;
 
 pub use control::{
-    ATTACH_CONTEXT, Control, ControlCode, Hold, HoldMode, Pace, Presence, PresenceCode,
+    ATTACH_CONTEXT, Control, ControlCode, Credit, Pace, Presence, PresenceCode,
     attach_statement,
 };
 pub use echo::Echo;

@@ -1,4 +1,4 @@
-//! Back-pressure for one flow: what waits for a next hop is bounded in time, and a flow of which
+//! Credit, the back-pressure for one flow: what waits for a next hop is bounded in time, and a flow of which
 //! enough waits is held back where it comes from, while others go on.
 //!
 //! A node that only stops granting room [MFTP §3.4.1] stops all that comes by the same hop for the
@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 
 use whimbrel_core::{Guid, PortId, Time};
 
-use super::{ChunkToSend, Link, LinkEvent, Links};
+use super::{ChunkToSend, Grant, Link, LinkEvent, Links};
 use crate::chunk::{Chunk, Flow};
-use crate::outbox::flow_of;
+use crate::outbox::{FlowTurn, flow_of};
 use crate::taken::MIN_GUARD;
-use crate::wire::{Hold, HoldMode, Request};
+use crate::wire::{Credit, Request};
 
 /// What may wait for a next hop, as time that it takes there, beside round trips: what is on its way
 /// there counts until the neighbour has acknowledged it (a second round trip if a packet was lost),
@@ -49,11 +49,11 @@ const MAX_LEASE: Duration = Duration::from_secs(32);
 /// by credit: if it simply went on, a fast link would bring what it carries in a round trip before
 /// the next hold, which is minutes' worth for a thin one.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Credit {
+pub(super) struct Outstanding {
     // The port that the flow leaves on.
     port: PortId,
     // Bytes that have not come yet.
-    outstanding: u64,
+    bytes: u64,
     // Renewals since some of it came or more was given.
     idle: u8,
 }
@@ -114,34 +114,24 @@ impl Links {
             && self.credits.remove(&(flow, from)).is_some()
         {
             // Its part has become smaller since it got credit.
-            self.tell_hold(from, flow, Some(HoldMode::All), 0);
+            self.tell(from, flow, Grant::Octets(0));
         }
     }
 
-    /// Holds a flow back at `from` for what waits for `port`. Returns false if it is already.
+    /// Puts a flow at `from` under credit for what waits for `port`. Returns false if it is already.
     pub(super) fn crowd(&mut self, port: PortId, flow: &Flow, from: PortId) -> bool {
         let link = self.links.get_mut(&port);
         if !link.is_some_and(|link| link.outbox.note_told(flow, from)) {
             return false;
         }
         self.crowded.insert((port, *flow), 0);
-        self.tell_hold(from, *flow, Some(HoldMode::All), 0);
+        self.tell(from, *flow, Grant::Octets(0));
         true
     }
 
-    pub(super) fn tell_hold(
-        &mut self,
-        port: PortId,
-        flow: Flow,
-        mode: Option<HoldMode>,
-        credit: u64,
-    ) {
-        self.events.push_back(LinkEvent::Hold {
-            port,
-            flow,
-            mode,
-            credit,
-        });
+    pub(super) fn tell(&mut self, port: PortId, flow: Flow, grant: Grant) {
+        self.events
+            .push_back(LinkEvent::Credit { port, flow, grant });
     }
 
     /// A chunk less of a flow waits for `port`: more may come if few enough are left.
@@ -170,20 +160,20 @@ impl Links {
             return;
         };
         let credit = self.credits.get(&(*flow, *from));
-        let outstanding = credit.map_or(0, |credit| credit.outstanding);
+        let outstanding = credit.map_or(0, |credit| credit.bytes);
         let expected = bytes + outstanding;
         if (chunks >= 2 || outstanding > 0) && expected > most / 4 * 3 {
             return;
         }
         // One chunk at least.
         let more = most.saturating_sub(expected).max(1);
-        let credit = Credit {
+        let credit = Outstanding {
             port,
-            outstanding: outstanding + more,
+            bytes: outstanding + more,
             idle: 0,
         };
         self.credits.insert((*flow, *from), credit);
-        self.tell_hold(*from, *flow, Some(HoldMode::All), more);
+        self.tell(*from, *flow, Grant::Octets(more));
     }
 
     /// Nothing holds a flow back any more.
@@ -193,7 +183,7 @@ impl Links {
         let told = link.map(|link| link.outbox.take_told(flow));
         for from in told.into_iter().flatten() {
             self.credits.remove(&(*flow, from));
-            self.tell_hold(from, *flow, None, 0);
+            self.tell(from, *flow, Grant::Free);
         }
     }
 
@@ -220,7 +210,7 @@ impl Links {
             let Some(credit) = self.credits.get_mut(&(flow, from)) else {
                 continue;
             };
-            credit.outstanding = credit.outstanding.saturating_sub(size);
+            credit.bytes = credit.bytes.saturating_sub(size);
             credit.idle = 0;
             let port = credit.port;
             match self.none_waits(port, &flow) {
@@ -294,7 +284,7 @@ impl Links {
             credit.idle = credit.idle.saturating_add(1);
             // There is a renewal each second.
             if u64::from(credit.idle) >= u64::from(IDLE_RENEWALS) + way.as_secs() {
-                credit.outstanding = 0;
+                credit.bytes = 0;
             }
         }
         let crowded: Vec<(PortId, Flow)> = self.crowded.keys().copied().collect();
@@ -315,8 +305,8 @@ impl Links {
             for from in due {
                 // That would take its credit back.
                 let credit = self.credits.get(&(flow, from));
-                if credit.is_none_or(|credit| credit.outstanding == 0) {
-                    self.tell_hold(from, flow, Some(HoldMode::All), 0);
+                if credit.is_none_or(|credit| credit.bytes == 0) {
+                    self.tell(from, flow, Grant::Octets(0));
                 }
             }
         }
@@ -331,52 +321,52 @@ impl Links {
             self.crowded.remove(&(port, flow));
             for from in link.outbox.take_told(&flow) {
                 self.credits.remove(&(flow, from));
-                self.tell_hold(from, flow, None, 0);
+                self.tell(from, flow, Grant::Free);
             }
         }
         self.credits.retain(|(_, from), _| *from != port);
         let ends: Vec<Flow> = link.outbox.held().copied().collect();
         self.resumed = true;
         for flow in ends {
-            self.hold_ends.cancel(&(port, flow));
+            self.leases.cancel(&(port, flow));
         }
     }
 
-    /// The neighbour on `port` says how to go on with a flow that goes there. Returns false if its
-    /// network holds too many.
-    pub(crate) fn hold(&mut self, now: Time, port: PortId, hold: &Hold) -> bool {
+    /// The neighbour on `port` says what may be sent of a flow that goes there. Returns false if its
+    /// network holds back too many.
+    pub(crate) fn note_credit(&mut self, now: Time, port: PortId, credit: &Credit) -> bool {
         let flow = Flow {
-            source: hold.source,
-            destination: hold.destination,
+            source: credit.source,
+            destination: credit.destination,
         };
-        let until = now + hold.lease.min(MAX_LEASE);
-        let credit = u64::from(hold.credit);
+        let until = now + credit.lease.min(MAX_LEASE);
+        let is_free = credit.lease.is_zero();
         let at = self.source_of(port);
         let key = (port, flow);
-        if hold.mode.is_some() && !self.hold_ends.contains(&key) {
+        if !is_free && !self.leases.contains(&key) {
             if !self.passes(port, &flow) {
                 return true;
             }
-            if !self.hold_ends.admits(port, at) {
+            if !self.leases.admits(port, at) {
                 return false;
             }
         }
         let Some(link) = self.links.get_mut(&port) else {
             return true;
         };
-        let known = link.outbox.hold(now, flow, hold.mode, until, credit);
-        if known && credit == 0 && hold.mode.is_some() {
-            link.take_back_unbegun(now, &flow);
-            self.pull_back_divided(now, port, &flow);
+        if !link.outbox.note_credit(now, flow, credit, until) {
+            return false;
         }
-        match hold.mode {
-            Some(_) if known => self.hold_ends.set(at, key, until),
-            Some(_) => return false,
-            None => self.hold_ends.cancel(&key),
+        match is_free {
+            true => self.leases.cancel(&key),
+            false => self.leases.set(at, key, until),
         }
-        if hold.mode.is_none() || credit > 0 {
+        if is_free || credit.octets > 0 {
             self.gained.insert(port);
             self.resumed = true;
+        } else {
+            link.take_back_unbegun(now, &flow);
+            self.pull_back_divided(now, port, &flow);
         }
         self.touched.insert(port);
         true
@@ -435,10 +425,10 @@ impl Links {
         taken
     }
 
-    pub(super) fn end_holds(&mut self, now: Time) {
-        for (port, flow) in self.hold_ends.take_due(now) {
+    pub(super) fn end_leases(&mut self, now: Time) {
+        for (port, flow) in self.leases.take_due(now) {
             if let Some(link) = self.links.get_mut(&port) {
-                link.outbox.end_hold(now, &flow);
+                link.outbox.end_lease(now, &flow);
                 self.gained.insert(port);
                 self.resumed = true;
                 self.touched.insert(port);
@@ -449,7 +439,7 @@ impl Links {
     /// Returns true if the neighbour on `port` wants nothing of a flow now.
     pub(crate) fn is_held(&self, port: PortId, flow: &Flow) -> bool {
         let link = self.links.get(&port);
-        link.is_some_and(|link| link.outbox.hold_of(flow) == Some(HoldMode::All))
+        link.is_some_and(|link| link.outbox.turn_of(flow) == FlowTurn::Held)
     }
 
     /// Returns true if the next chunk of a content should wait on `port` for the end of a hold, so
