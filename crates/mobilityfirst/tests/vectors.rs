@@ -12,9 +12,8 @@ use whimbrel_mobilityfirst::chunk::{Chunk, Message};
 use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, greeting};
 use whimbrel_mobilityfirst::wire;
 use whimbrel_mobilityfirst::wire::{
-    ChunkRanges, ContentKind, Control, ControlCode, Data, DropReason, Credit, Echo,
-    NetworkHeader, Notice, Presence, PresenceCode, Reliability, Request, ServiceId,
-    Transport, UpperProtocol,
+    ChunkRanges, ContentKind, Control, ControlCode, Credit, Data, DropReason, Echo, NetworkHeader,
+    Notice, Presence, PresenceCode, Reliability, Request, ServiceId, Transport, UpperProtocol,
 };
 
 const CLIENT: Guid = Guid([0xc1; 32]);
