@@ -344,7 +344,11 @@ impl Outbox {
             let left = before.map_or(0, |held| held.octets);
             let same = before.filter(|held| octets == 0 && held.spare == credit.spare);
             let held = Held {
-                octets: if octets > 0 { left.saturating_add(octets) } else { 0 },
+                octets: if octets > 0 {
+                    left.saturating_add(octets)
+                } else {
+                    0
+                },
                 spare: credit.spare,
                 since: same.map_or(now, |held| held.since),
                 until,
@@ -529,6 +533,22 @@ impl Outbox {
         self.queued -= 1;
         self.classify(flow);
         Some(outgoing)
+    }
+
+    /// Takes the newest waiting chunks of a flow, as far as they are bound to another router than `at`. Returns
+    /// them from old to new.
+    pub(crate) fn take_bound_elsewhere(&mut self, flow: &Flow, at: &Guid) -> Vec<ChunkToSend> {
+        let mut taken = Vec::new();
+        while let Some(newest) = self.take_newest(flow) {
+            let address = newest.chunk.header.destination_address;
+            if address.is_none() || address == *at {
+                self.push(newest);
+                break;
+            }
+            taken.push(newest);
+        }
+        taken.reverse();
+        taken
     }
 
     /// A lease that was not renewed ends.

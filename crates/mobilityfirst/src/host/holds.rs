@@ -34,33 +34,36 @@ impl Ahead<'_> {
 
     /// Returns the port by which a flow goes that is not divided here.
     fn undivided_port(&self, way: Way, flow: &Flow) -> Option<PortId> {
-        let is_divided =
-            self.are_several && way == Way::Uplink && self.links.may_divide(flow, &self.hops);
+        let is_divided = self.are_several
+            && way == Way::Uplink
+            && self.links.division.may_divide(flow, &self.hops);
         self.port(way).filter(|_| !is_divided)
     }
 
     /// Returns true if what goes to a receiver is held back.
     pub(super) fn is_held(&self, way: Way, client: Guid) -> bool {
-        let (links, flow) = (self.links, self.flow_to(client));
+        let flow = self.flow_to(client);
+        let is_held = |port| self.links.at(port).is_some_and(|link| link.is_held(&flow));
         if self.are_several && way == Way::Uplink {
-            return self.hops.iter().all(|it| links.is_held(it.port, &flow));
+            return self.hops.iter().all(|it| is_held(it.port));
         }
         let port = self.port(way);
-        port.is_some_and(|port| links.is_held(port, &flow))
+        port.is_some_and(is_held)
     }
 
     /// Returns true if a chunk of a content should wait for the end of a hold.
     pub(super) fn should_get_ready(&self, way: Way, client: Guid, content: &Guid) -> bool {
         let flow = self.flow_to(client);
         let port = self.undivided_port(way, &flow);
-        port.is_some_and(|port| self.links.should_get_ready(port, &flow, content))
+        let link = port.and_then(|port| self.links.at(port));
+        link.is_some_and(|link| link.should_get_ready(&flow, content))
     }
 
     /// Returns true if one more chunk would not wait long.
     pub(super) fn has_room(&self, way: Way, client: Guid) -> bool {
         let (links, flow) = (self.links, self.flow_to(client));
         match self.undivided_port(way, &flow) {
-            Some(port) => links.has_room_for(port, &flow),
+            Some(port) => links.at(port).is_some_and(|link| link.has_room_for(&flow)),
             None => links.has_room_to_divide(&flow, &self.hops),
         }
     }

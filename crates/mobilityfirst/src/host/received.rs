@@ -7,6 +7,7 @@ use super::upload::Presence;
 use super::{Host, Way};
 use crate::chunk::{Chunk, Flow};
 use crate::chunk_size::Path;
+use crate::links::AskedBy;
 use crate::room::Room;
 use crate::wire::{
     Control, Data, Echo, NetworkHeader, Notice, Request, ServiceId, Transport, UpperProtocol,
@@ -69,8 +70,11 @@ impl Host {
         }
         // Chunks stuck on a link that is down, or is no longer used, are not under way.
         if let Some(port) = self.uplinks.port_by(way, &self.links) {
-            let asks = (&header.source, header.extensions.request);
-            self.links.subtract_under_way(port, asks, &mut request);
+            let asks = AskedBy {
+                client: header.source,
+                id: header.extensions.request,
+            };
+            self.links.subtract_under_way(port, &asks, &mut request);
         }
         if request.chunks.is_empty() && !wants_none {
             return;
@@ -87,7 +91,7 @@ impl Host {
         let path = Path {
             bytes: self.uploads.catalogue().len_of(&request.content),
             hops: header.links_behind(),
-            rate: port.and_then(|port| self.links.rate_to(port)),
+            rate: port.and_then(|port| self.links.neighbours.rate_to(port)),
             is_divided: are_several || header.service.has(ServiceId::MULTIHOMING),
         };
         request.fitted_to(&path)

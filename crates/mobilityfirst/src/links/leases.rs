@@ -100,7 +100,7 @@ mod tests {
     use whimbrel_core::{Guid, Medium};
 
     use super::super::Links;
-    use super::super::credit::tests::links;
+    use super::super::tests::links;
     use super::*;
     use crate::wire::Credit;
 
@@ -145,17 +145,15 @@ mod tests {
                 break;
             }
         }
-        links.links[&port].outbox.held().count()
+        let link = links.at(port).expect("a link");
+        link.outbox.held().count()
     }
 
     #[test]
     fn flows_that_never_passed_are_not_held_back() {
         let mut links = links(1);
         assert_eq!(held_back_by(&mut links, 0, 0), 0);
-        assert_eq!(
-            (held_back_by(&mut links, 0, 5), links.leases.len()),
-            (5, 5)
-        );
+        assert_eq!((held_back_by(&mut links, 0, 5), links.leases.len()), (5, 5));
     }
 
     #[test]
@@ -167,7 +165,7 @@ mod tests {
         };
         for port in 0..502 {
             let network = if port < 500 { 1 } else { 2 };
-            let link = links.links.get_mut(&PortId(port)).unwrap();
+            let link = links.neighbours.at_mut(PortId(port)).expect("a link");
             link.info.medium = at(network);
         }
         let held = |links: &mut Links, port| held_back_by(links, port, 64);

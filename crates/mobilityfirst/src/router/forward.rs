@@ -11,12 +11,11 @@ use super::{Router, Timer};
 use crate::charge::Charge;
 use crate::chunk::{Chunk, Message};
 use crate::chunk_size::Path;
-use crate::links::{ChunkToSend, Grant, RENEWAL};
+use crate::links::{AskedBy, ChunkToSend, Grant, Link, RENEWAL};
 use crate::next_hops::{NextHops, Spread};
 use crate::room::Room;
 use crate::wire::{
-    Control, ControlCode, DropReason, Echo, NetworkHeader, ServiceId, Transport,
-    UpperProtocol,
+    Control, ControlCode, DropReason, Echo, NetworkHeader, ServiceId, Transport, UpperProtocol,
 };
 
 /// Maximum of hosts on one port that may announce the same content at a time: a content has 64
@@ -92,7 +91,7 @@ impl Router {
     /// proven a name that the configuration gives, or its link is plain and leads from here.
     fn speaks_for_anybody(&self, port: PortId) -> bool {
         let neighbour = self.links.neighbour(port);
-        self.links.is_trusted_wire(port)
+        self.links.at(port).is_some_and(Link::is_trusted_wire)
             || neighbour.is_some_and(|name| self.sources.believes(&name))
     }
 
@@ -156,13 +155,18 @@ impl Router {
         self.links.note_missing(now, &chunk.header.source, request);
         let path = Path {
             hops: chunk.header.links_behind(),
-            rate: self.links.rate_to(from),
+            rate: self.links.neighbours.rate_to(from),
             ..Path::default()
         };
         *request = request.clone().fitted_to(&path);
-        let asks = (&chunk.header.source, chunk.header.extensions.request);
-        self.links.subtract_under_way(from, asks, request);
-        self.links.subtract_taken(now, from, asks, request);
+        let asks = AskedBy {
+            client: chunk.header.source,
+            id: chunk.header.extensions.request,
+        };
+        self.links.subtract_under_way(from, &asks, request);
+        self.links
+            .neighbours
+            .subtract_taken(now, from, &asks, request);
         self.proxy
             .subtract_stored(now, &chunk.header.source, request, &mut self.effects);
         if *request == was {
@@ -388,7 +392,7 @@ impl Router {
         let spread = Spread::of_chunk(chunk);
         if spread == Spread::Divide
             && hops.best().is_some()
-            && self.links.may_divide(&chunk.flow(), hops)
+            && self.links.division.may_divide(&chunk.flow(), hops)
         {
             return self.links.divide(outgoing, hops);
         }
@@ -398,7 +402,9 @@ impl Router {
             return self.store_or_give_up(now, outgoing);
         };
         let outgoing = match spread {
-            Spread::Best | Spread::Divide if self.links.is_crowded(branch.port, &outgoing) => {
+            Spread::Best | Spread::Divide
+                if self.links.neighbours.is_crowded(branch.port, &outgoing) =>
+            {
                 match self.spill(now, outgoing, hops) {
                     Some(outgoing) => outgoing,
                     None => return,

@@ -71,6 +71,7 @@ use whimbrel_gnrs::{Lookup, Record, Resolver, ResolverConfig, ResolverEvent};
 use whimbrel_link::Pacing;
 
 use crate::chunk::{Chunk, Flow, Message};
+use crate::links::callers::CallersStatus;
 use crate::links::{Grant, LEFT_OVER, LinkEvent, Links, MAX_TURNS, NameRule, RENEWAL};
 use crate::local::{Frame, LocalEvent, Programs};
 use crate::next_hops::Divisions;
@@ -209,7 +210,7 @@ impl Router {
 
     /// Returns the names that neighbours of configured links have proven, by the links' numbers.
     pub fn proven_names(&self) -> BTreeMap<u32, Guid> {
-        self.links.proven_names()
+        self.links.neighbours.proven_names()
     }
 
     /// Believes what this router forwards, whoever its source is, once it has proven its name. Routers
@@ -390,7 +391,7 @@ impl Router {
                 }
                 if let Some(binding) = &answer.binding {
                     let routers: Vec<Guid> = binding.addresses().map(|at| at.na).collect();
-                    self.links.leave_addresses(&guid, &routers);
+                    self.links.division.leave_addresses(&guid, &routers);
                 }
                 self.bind_stored(now, guid, &answer);
             }
@@ -420,7 +421,11 @@ impl Router {
                 (request, json)
             }
             Frame::Callers(request, change) => {
-                let json = serde_json::to_string(&self.links.manage_callers(now, &change));
+                let json = serde_json::to_string(&CallersStatus::manage(
+                    &mut self.links.neighbours,
+                    now,
+                    &change,
+                ));
                 (request, json)
             }
             Frame::Unknown => return self.effects.drop("local-request"),
@@ -455,8 +460,8 @@ impl Router {
             Timer::Review => self.go_on_with_review(now),
             Timer::Lifetime => self.proxy.drop_expired(now, &mut self.effects),
             Timer::Holds => {
-                let due = self.links.take_due_renewals(now);
-                let mut any = self.links.renew_holds(&due);
+                let due = self.links.neighbours.take_due_renewals(now);
+                let mut any = self.links.renew_credit(&due);
                 self.proxy.review_slow(&mut self.effects);
                 let held = self.proxy.held_back().into_iter();
                 let held = held.map(|it| (it, Grant::Octets(0)));

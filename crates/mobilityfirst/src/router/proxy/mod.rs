@@ -12,7 +12,7 @@ use super::notices::{Notices, notice_key, request_key};
 use super::pauses::Pauses;
 use super::store::{ENTRY_BYTES, ProxyStore, StoreId, StoreLimits, Stored};
 use super::{ProxyPolicy, Timer};
-use crate::charge::Pool;
+use crate::charge::{Charge, Pool};
 use crate::chunk::{Chunk, Flow};
 use crate::links::{Carried, ChunkToSend, Links};
 use crate::next_hops::{Branch, Divisions, NextHops, Spread};
@@ -399,7 +399,9 @@ impl Proxy {
     /// unresponsive.
     fn go_on_with(&mut self, id: StoreId, carried: Carried, links: &mut Links) {
         if let Some(chunk) = self.take(id) {
-            links.charge(carried, self.released(chunk).charge);
+            links
+                .neighbours
+                .recount(carried, self.released(chunk).charge);
         }
     }
 
@@ -461,13 +463,13 @@ impl Proxy {
         links: &mut Links,
         effects: &mut Effects,
     ) {
-        for (carried, outgoing) in links.carried(port) {
+        for (carried, outgoing) in links.neighbours.carried(port) {
             if outgoing.chunk.header.service.has(ServiceId::DELAY_TOLERANT)
                 && let Some(id) = self.store_chunk(now, outgoing, effects)
             {
                 self.lingering.insert(carried, id);
                 self.lingering_ids.insert(id, carried);
-                links.disown(carried);
+                links.neighbours.recount(carried, Charge::default());
             }
         }
         for outgoing in links.take_waiting(port) {
@@ -495,7 +497,7 @@ impl Proxy {
                 && outgoing.order.is_none()
                 && !header.service.has(ServiceId::NEIGHBOUR)
         };
-        for (carried, outgoing) in links.carried(port) {
+        for (carried, outgoing) in links.neighbours.carried(port) {
             if follows(&outgoing)
                 && !self.lingering.contains_key(&carried)
                 && let Some(outgoing) = links.withdraw(now, carried)
@@ -535,7 +537,10 @@ impl Proxy {
         if !is_half_used(links) {
             return;
         }
-        for port in links.held_back(now, self.policy.held_back_patience) {
+        for port in links
+            .neighbours
+            .held_back(now, self.policy.held_back_patience)
+        {
             for outgoing in links.take_waiting(port) {
                 if outgoing.chunk.header.service.has(ServiceId::DELAY_TOLERANT) {
                     effects.counters.held_back += 1;

@@ -13,7 +13,7 @@ impl Proxy {
         effects: &mut Effects,
     ) -> bool {
         let mut may = core::mem::take(&mut self.opened);
-        for port in links.take_gained() {
+        for port in links.neighbours.take_gained() {
             let of_port = (port, Guid::NONE)..;
             let here = self
                 .by_port
@@ -80,11 +80,14 @@ impl Proxy {
             return Vec::new();
         };
         let (spread, flow) = (Spread::of_chunk(chunk), chunk.flow());
-        if spread == Spread::Divide && links.may_divide(&flow, hops) {
+        if spread == Spread::Divide && links.division.may_divide(&flow, hops) {
             let has_room = links.has_room_to_divide(&flow, hops);
             return hops.iter().filter(|_| has_room).copied().collect();
         }
-        let has_room = |branch: &Branch| links.has_room_for(branch.port, &flow);
+        let has_room = |branch: &Branch| {
+            let link = links.at(branch.port);
+            link.is_some_and(|link| link.has_room_for(&flow))
+        };
         let chosen: Vec<Branch> = match spread {
             Spread::Divide => {
                 let free: NextHops = hops.iter().filter(|it| has_room(it)).copied().collect();
@@ -129,7 +132,9 @@ impl Proxy {
         let flow = outgoing.chunk.flow();
         self.go_on(&flow, effects);
         let hops: NextHops = branches.iter().copied().collect();
-        if Spread::of_chunk(&outgoing.chunk) == Spread::Divide && links.may_divide(&flow, &hops) {
+        if Spread::of_chunk(&outgoing.chunk) == Spread::Divide
+            && links.division.may_divide(&flow, &hops)
+        {
             return links.divide(outgoing, &hops);
         }
         for branch in branches {
