@@ -438,7 +438,7 @@ impl Router {
         self.effects.counters.held_back += 1;
         if let Some(from) = outgoing.from {
             let flow = outgoing.chunk.flow();
-            self.proxy.hold_back(from, flow);
+            self.proxy.limit(from, flow, Grant::Octets(0));
             self.grant(from, flow, Grant::Octets(0));
             self.timers.set_earlier(Timer::Holds, now + RENEWAL);
         }
@@ -451,8 +451,9 @@ impl Router {
     /// from others.
     fn yield_to_others(&mut self, now: Time, outgoing: &ChunkToSend) {
         let Some(from) = outgoing.from else { return };
-        if outgoing.chunk.data().is_some() && self.proxy.tells_to_yield(from, outgoing) {
-            self.grant(from, outgoing.chunk.flow(), Grant::Spare);
+        let flow = outgoing.chunk.flow();
+        if outgoing.chunk.data().is_some() && self.proxy.limit(from, flow, Grant::Spare) {
+            self.grant(from, flow, Grant::Spare);
             self.timers.set_earlier(Timer::Holds, now + RENEWAL);
         }
     }

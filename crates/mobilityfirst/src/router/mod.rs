@@ -462,12 +462,7 @@ impl Router {
             Timer::Holds => {
                 let due = self.links.neighbours.take_due_renewals(now);
                 let mut any = self.links.renew_credit(&due);
-                self.proxy.review_slow(&mut self.effects);
-                let held = self.proxy.held_back().into_iter();
-                let held = held.map(|it| (it, Grant::Octets(0)));
-                let yielding = self.proxy.still_yielding(&mut self.effects).into_iter();
-                let yielding = yielding.map(|it| (it, Grant::Spare));
-                for ((port, flow), grant) in yielding.chain(held).collect::<Vec<_>>() {
+                for (port, flow, grant) in self.proxy.review_limited(&mut self.effects) {
                     any = true;
                     if due.contains(&port) {
                         self.grant(port, flow, grant);
