@@ -35,7 +35,7 @@ use crate::room::Room;
 use crate::split::SplitConfig;
 use crate::wire::{Credit, Pace, Request, ServiceId};
 pub use branch::{BranchState, BranchStatus, DividedStatus};
-use credit::Grants;
+use credit::{Backlogs, Grants, Place};
 use division::FlowDivision;
 pub use event::{Grant, LinkEvent};
 use leases::Leases;
@@ -214,10 +214,10 @@ impl Links {
     }
 
     fn close(&mut self, now: Time, port: PortId) {
-        let Some(mut link) = self.neighbours.remove(port) else {
+        let Some(link) = self.neighbours.remove(port) else {
             return;
         };
-        self.grants.forget_port(port, &mut link);
+        self.grants.forget_port(port);
         for flow in link.outbox.held() {
             self.leases.cancel(&(port, *flow));
         }
@@ -258,15 +258,23 @@ impl Links {
             .note_passing(&self.neighbours, port, &outgoing);
         self.neighbours.push(port, outgoing);
         if let (Some(from), Some(flow)) = (from, flow) {
-            self.grants
-                .note_waiting(&mut self.neighbours, port, flow, from);
+            self.note_waiting(Some(port), flow, from);
         }
         Ok(())
     }
 
     /// Queues a chunk for whichever of these next hops pulls it first.
     pub(crate) fn divide(&mut self, outgoing: ChunkToSend, hops: &NextHops) {
-        self.division.divide(&mut self.neighbours, outgoing, hops);
+        let (flow, from) = (outgoing.chunk.flow(), outgoing.from);
+        self.division.divide(&self.neighbours, outgoing, hops);
+        if let Some(from) = from {
+            self.note_waiting(None, flow, from);
+        }
+    }
+
+    fn note_waiting(&mut self, place: Place, flow: Flow, from: PortId) {
+        let backlogs = Backlogs::new(&self.neighbours, &self.division);
+        self.grants.note_waiting(backlogs, place, flow, from);
     }
 
     /// Returns true if one more chunk of a flow would not wait long for a branch.
@@ -279,16 +287,16 @@ impl Links {
         core::mem::take(&mut self.resumed)
     }
 
-    /// A chunk less of a flow waits for `port`.
-    fn review(&mut self, port: PortId, flow: &Flow) {
-        self.grants
-            .review(&mut self.neighbours, &self.division, port, flow);
+    /// A chunk less of a flow waits.
+    fn review(&mut self, place: Place, flow: &Flow) {
+        let backlogs = Backlogs::new(&self.neighbours, &self.division);
+        self.grants.review(backlogs, place, flow);
     }
 
     /// The same for all flows of a port.
     fn review_all(&mut self, port: PortId) {
         for flow in self.grants.flows_of(port) {
-            self.review(port, &flow);
+            self.review(Some(port), &flow);
         }
     }
 
@@ -309,7 +317,7 @@ impl Links {
         link.hop.withdraw(now, carried.tag);
         self.neighbours.touch(carried.port);
         if let Some(flow) = flow_of(&outgoing.chunk) {
-            self.review(carried.port, &flow);
+            self.review(Some(carried.port), &flow);
         }
         Some(outgoing)
     }
@@ -329,20 +337,20 @@ impl Links {
 
     /// Returns true if a flow is held back at `from` for what waits here.
     pub(crate) fn holds_back(&self, from: PortId, flow: &Flow) -> bool {
-        self.division.holds_back(from, flow) || self.grants.holds_back(&self.neighbours, from, flow)
+        self.grants.holds_back(from, flow)
     }
 
     /// Nothing but what waits here holds a flow back at `from` any more: credit that was not passed on
     /// meanwhile is given again.
     pub(crate) fn give_again(&mut self, from: PortId, flow: &Flow) {
-        self.grants
-            .give_again(&mut self.neighbours, &self.division, from, flow);
+        let backlogs = Backlogs::new(&self.neighbours, &self.division);
+        self.grants.give_again(backlogs, from, flow);
     }
 
     /// Repeats at these ports what is told of flows without credit. Returns false if there are none at any.
     pub(crate) fn renew_credit(&mut self, due: &BTreeSet<PortId>) -> bool {
-        let any = self.grants.renew(&mut self.neighbours, &self.division, due);
-        self.division.renew(due) || any
+        let backlogs = Backlogs::new(&self.neighbours, &self.division);
+        self.grants.renew(backlogs, due)
     }
 
     /// How long what the neighbour on a port is told counts.
@@ -443,7 +451,7 @@ impl Links {
             reviewed.insert((port, flow));
         }
         for (port, flow) in reviewed {
-            self.review(port, &flow);
+            self.review(Some(port), &flow);
         }
         while is_full(packets)
             && let Some(outgoing) = self.division.take_stuck(before)
@@ -467,7 +475,7 @@ impl Links {
                 continue;
             };
             all.extend(link.outbox.take_bound_elsewhere(&flow, at));
-            self.review(port, &flow);
+            self.review(Some(port), &flow);
         }
         all
     }
@@ -558,7 +566,7 @@ impl Links {
             }
             purged += before - (link.outbox.queued() + link.outbox.carried());
             self.neighbours.touch(port);
-            self.review(port, flow);
+            self.review(Some(port), flow);
         }
         self.division.forget_purged(&self.neighbours, flow);
         purged
@@ -582,8 +590,8 @@ impl Links {
 
     /// Carries out what the parts have decided.
     fn settle(&mut self) {
-        for (port, flow) in self.division.take_gone() {
-            self.review(port, &flow);
+        for (place, flow) in self.division.take_gone() {
+            self.review(place, &flow);
         }
         let events = self.division.take_events().into_iter();
         for event in events.chain(self.grants.take_events()) {
@@ -593,7 +601,8 @@ impl Links {
 
     fn collect(&mut self, now: Time) {
         let neighbours = &mut self.neighbours;
-        self.grants.review_arrived(neighbours, &self.division);
+        let backlogs = Backlogs::new(neighbours, &self.division);
+        self.grants.review_arrived(backlogs);
         self.division.serve(neighbours, now);
         let collected = neighbours.collect(now);
         for key in &collected.forgotten {
@@ -602,7 +611,7 @@ impl Links {
         let gone = collected.gone.iter();
         let waiting: BTreeSet<(PortId, Flow)> = gone.clone().map(|it| (it.port, it.flow)).collect();
         for (port, flow) in waiting {
-            self.review(port, &flow);
+            self.review(Some(port), &flow);
         }
         let neighbours = &mut self.neighbours;
         for chunk in gone.clone() {

@@ -4,7 +4,7 @@ mod queue;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use whimbrel_core::{Guid, PortId, Time};
+use whimbrel_core::{Guid, Time};
 use whimbrel_link::turns::Turns;
 use whimbrel_link::{Hop, Lane};
 
@@ -57,8 +57,6 @@ struct OfFlow {
     carried: usize,
     // Of both.
     bytes: u64,
-    // Where its chunks come from that were asked to hold it back.
-    told: BTreeSet<PortId>,
 }
 
 /// How a flow is sent.
@@ -215,7 +213,7 @@ impl Outbox {
             true => self.spare.join(number),
             false => self.spare.leave(number),
         }
-        if !waits && of_flow.carried == 0 && of_flow.told.is_empty() {
+        if !waits && of_flow.carried == 0 {
             self.by_number.remove(&number);
             self.flows.remove(flow);
         }
@@ -569,26 +567,6 @@ impl Outbox {
     /// Returns the flows that have been forgotten since the last call.
     pub(crate) fn take_forgotten(&mut self) -> Vec<Flow> {
         core::mem::take(&mut self.forgotten)
-    }
-
-    /// Returns the ports that were asked to hold back a flow.
-    pub(crate) fn told(&self, flow: &Flow) -> impl Iterator<Item = PortId> {
-        let told = self.flows.get(flow).into_iter();
-        told.flat_map(|it| it.told.iter().copied())
-    }
-
-    /// Notes that a port is asked to hold back a flow; false if it was asked before.
-    pub(crate) fn note_told(&mut self, flow: &Flow, port: PortId) -> bool {
-        let of_flow = self.flows.get_mut(flow);
-        of_flow.is_some_and(|it| it.told.insert(port))
-    }
-
-    /// The ports that were asked may resume.
-    pub(crate) fn take_told(&mut self, flow: &Flow) -> BTreeSet<PortId> {
-        let of_flow = self.flows.get_mut(flow);
-        let told = of_flow.map_or(BTreeSet::new(), |it| core::mem::take(&mut it.told));
-        self.classify(flow);
-        told
     }
 }
 

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use whimbrel_core::{Guid, PortId};
 
 use super::division::FlowDivision;
-use super::link::Link;
 use super::neighbours::Neighbours;
 use super::{Grant, LinkEvent};
 use crate::chunk::{Chunk, Flow};
@@ -21,13 +20,25 @@ const IDLE_RENEWALS: u8 = 2;
 /// A flow of which nothing waits at this many renewals in succession is free again.
 const EMPTY_RENEWALS: u8 = 2;
 
+/// Where chunks of a flow wait: for the neighbour on a port, or for a branch, if the flow is divided here.
+pub(super) type Place = Option<PortId>;
+
+/// A flow of which enough waits.
+#[derive(Debug, Default)]
+struct Crowded {
+    // The ports that it comes from and that have been told.
+    told: BTreeSet<PortId>,
+    // Renewals at which nothing of it waited.
+    empty: u8,
+}
+
 /// What a flow may bring. What comes in faster than it leaves is let in by credit: if it were simply freed, a
 /// fast link would bring what it carries in a round trip before it is held back again, which is minutes'
 /// worth for a thin one.
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
-    // The port that the flow leaves on.
-    port: PortId,
+    // Where its chunks wait.
+    place: Place,
     // Bytes that have not come yet.
     bytes: u64,
     // Renewals since some of it came or more was given.
@@ -42,12 +53,10 @@ struct Arrived {
     size: u64,
 }
 
-/// The flows that are under credit where they come from. Which ports have been told, the outbox of the port
-/// that a flow leaves on knows.
+/// The flows that are under credit where they come from.
 #[derive(Debug, Default)]
 pub(super) struct Grants {
-    // By the port that they leave on, with the renewals at which nothing of them waited there.
-    crowded: BTreeMap<(PortId, Flow), u8>,
+    crowded: BTreeMap<(Place, Flow), Crowded>,
     // By the port that they come from.
     credits: BTreeMap<(Flow, PortId), Outstanding>,
     arrived: Vec<Arrived>,
@@ -55,31 +64,65 @@ pub(super) struct Grants {
     events: Vec<LinkEvent>,
 }
 
+/// What waits for next hops.
+#[derive(Clone, Copy)]
+pub(super) struct Backlogs<'a> {
+    neighbours: &'a Neighbours,
+    division: &'a FlowDivision,
+}
+
+impl<'a> Backlogs<'a> {
+    pub(super) fn new(neighbours: &'a Neighbours, division: &'a FlowDivision) -> Backlogs<'a> {
+        Backlogs {
+            neighbours,
+            division,
+        }
+    }
+
+    /// Returns the bytes and chunks of a flow; `None` if its next hop is away: what comes then goes to the
+    /// storage.
+    fn of(&self, place: Place, flow: &Flow) -> Option<(u64, usize)> {
+        match place {
+            Some(port) => {
+                let link = self.neighbours.at(port).filter(|link| link.is_up())?;
+                Some(link.outbox.waiting(flow))
+            }
+            None => self.division.waiting(flow),
+        }
+    }
+
+    /// Returns the bytes of a flow from `from` that may wait.
+    fn allowance(&self, place: Place, flow: &Flow, from: PortId) -> u64 {
+        match place.map(|port| self.neighbours.at(port)) {
+            Some(Some(link)) => self.neighbours.allowance(link, flow, Some(from)),
+            Some(None) => 0,
+            None => self.division.allowance(self.neighbours, flow, from),
+        }
+    }
+
+    /// Returns true if nothing of a flow waits or is on its way.
+    fn none_waits(&self, place: Place, flow: &Flow) -> bool {
+        self.of(place, flow).is_none_or(|(_, chunks)| chunks == 0)
+    }
+}
+
 impl Grants {
-    /// A chunk of a flow that came in on `from` waits for `port`: if there are enough, the flow is
-    /// held back at `from`.
+    /// A chunk of a flow that came in on `from` waits: if there are enough, the flow is held back there.
     pub(super) fn note_waiting(
         &mut self,
-        neighbours: &mut Neighbours,
-        port: PortId,
+        backlogs: Backlogs<'_>,
+        place: Place,
         flow: Flow,
         from: PortId,
     ) {
-        let Some(link) = neighbours.at(port) else {
-            return;
-        };
-        let (bytes, chunks) = link.outbox.waiting(&flow);
+        let (bytes, chunks) = backlogs.of(place, &flow).unwrap_or_default();
         // One on its way, and the next one.
-        let allowance = neighbours.allowance(link, &flow, Some(from));
-        if !link.is_up() || chunks < 2 || bytes <= allowance {
+        if chunks < 2 || bytes <= backlogs.allowance(place, &flow, from) {
             return;
         }
-        let link = neighbours.at_mut(port);
-        if link.is_some_and(|link| link.outbox.note_told(&flow, from)) {
-            self.crowded.insert((port, flow), 0);
-            self.tell(from, flow, Grant::Octets(0));
-        } else if self.credits.remove(&(flow, from)).is_some() {
-            // Its part has become smaller since it got credit.
+        let crowded = self.crowded.entry((place, flow)).or_default();
+        // Its part may have become smaller since it got credit.
+        if crowded.told.insert(from) || self.credits.remove(&(flow, from)).is_some() {
             self.tell(from, flow, Grant::Octets(0));
         }
     }
@@ -93,37 +136,28 @@ impl Grants {
         core::mem::take(&mut self.events)
     }
 
-    /// A chunk less of a flow waits for `port`: more may come if few enough are left.
-    pub(super) fn review(
-        &mut self,
-        neighbours: &mut Neighbours,
-        division: &FlowDivision,
-        port: PortId,
-        flow: &Flow,
-    ) {
-        if !self.crowded.contains_key(&(port, *flow)) {
+    /// A chunk less of a flow waits: more may come if few enough are left.
+    pub(super) fn review(&mut self, backlogs: Backlogs<'_>, place: Place, flow: &Flow) {
+        let Some(crowded) = self.crowded.get(&(place, *flow)) else {
             return;
-        }
-        let Some(link) = neighbours.at(port).filter(|it| it.is_up()) else {
-            // What comes for a neighbour that is away goes to the storage.
-            return self.free(neighbours, port, flow);
         };
-        let (bytes, chunks) = link.outbox.waiting(flow);
-        let told: Vec<PortId> = link.outbox.told(flow).collect();
+        let Some((bytes, chunks)) = backlogs.of(place, flow) else {
+            return self.free(place, flow);
+        };
+        let told = crowded.told.iter();
         let most = told
-            .iter()
-            .map(|from| neighbours.allowance(link, flow, Some(*from)));
-        let most = most
-            .max()
-            .unwrap_or_else(|| neighbours.allowance(link, flow, None));
+            .clone()
+            .map(|from| backlogs.allowance(place, flow, *from));
+        let most = most.max().unwrap_or(0);
         // A flow that comes from one port, and is not divided here since, goes on by credit.
-        let (false, [from]) = (division.has(flow), told.as_slice()) else {
+        let only = told.clone().next().filter(|_| told.len() == 1);
+        let Some(from) = only.copied().filter(|_| !backlogs.division.has(flow)) else {
             if chunks < 2 || bytes <= most / 4 * 3 {
-                self.free(neighbours, port, flow);
+                self.free(place, flow);
             }
             return;
         };
-        let credit = self.credits.get(&(*flow, *from));
+        let credit = self.credits.get(&(*flow, from));
         let outstanding = credit.map_or(0, |credit| credit.bytes);
         let expected = bytes + outstanding;
         if (chunks >= 2 || outstanding > 0) && expected > most / 4 * 3 {
@@ -132,24 +166,18 @@ impl Grants {
         // One chunk at least.
         let more = most.saturating_sub(expected).max(1);
         let credit = Outstanding {
-            port,
+            place,
             bytes: outstanding + more,
             idle: 0,
         };
-        self.credits.insert((*flow, *from), credit);
-        self.tell(*from, *flow, Grant::Octets(more));
+        self.credits.insert((*flow, from), credit);
+        self.tell(from, *flow, Grant::Octets(more));
     }
 
     /// Nothing holds a flow back any more.
-    fn free(&mut self, neighbours: &mut Neighbours, port: PortId, flow: &Flow) {
-        self.crowded.remove(&(port, *flow));
-        if let Some(link) = neighbours.at_mut(port) {
-            self.free_told(link, flow);
-        }
-    }
-
-    fn free_told(&mut self, link: &mut Link, flow: &Flow) {
-        for from in link.outbox.take_told(flow) {
+    fn free(&mut self, place: Place, flow: &Flow) {
+        let crowded = self.crowded.remove(&(place, *flow));
+        for from in crowded.into_iter().flat_map(|it| it.told) {
             self.credits.remove(&(*flow, from));
             self.tell(from, *flow, Grant::Free);
         }
@@ -167,50 +195,43 @@ impl Grants {
     }
 
     /// Gives more credit for what has come, once that is where it waits.
-    pub(super) fn review_arrived(&mut self, neighbours: &mut Neighbours, division: &FlowDivision) {
+    pub(super) fn review_arrived(&mut self, backlogs: Backlogs<'_>) {
         for Arrived { flow, from, size } in core::mem::take(&mut self.arrived) {
             let Some(credit) = self.credits.get_mut(&(flow, from)) else {
                 continue;
             };
             credit.bytes = credit.bytes.saturating_sub(size);
             credit.idle = 0;
-            let port = credit.port;
-            match none_waits(neighbours, port, &flow) {
+            let place = credit.place;
+            match backlogs.none_waits(place, &flow) {
                 // It leaves by another port now.
                 true => {
                     self.credits.remove(&(flow, from));
-                    self.free(neighbours, port, &flow);
+                    self.free(place, &flow);
                 }
-                false => self.review(neighbours, division, port, &flow),
+                false => self.review(backlogs, place, &flow),
             }
         }
     }
 
     /// Nothing but what waits here holds a flow back at `from` any more: credit that was not passed on
     /// meanwhile is given again.
-    pub(super) fn give_again(
-        &mut self,
-        neighbours: &mut Neighbours,
-        division: &FlowDivision,
-        from: PortId,
-        flow: &Flow,
-    ) {
+    pub(super) fn give_again(&mut self, backlogs: Backlogs<'_>, from: PortId, flow: &Flow) {
         if let Some(credit) = self.credits.remove(&(*flow, from)) {
-            self.review(neighbours, division, credit.port, flow);
+            self.review(backlogs, credit.place, flow);
         }
     }
 
     /// Returns true if a flow is held back at `from` for what waits here.
-    pub(super) fn holds_back(&self, neighbours: &Neighbours, from: PortId, flow: &Flow) -> bool {
-        let ports = self.crowded.keys().filter(|(_, of)| of == flow);
-        let mut links = ports.filter_map(|(port, _)| neighbours.at(*port));
-        links.any(|link| link.outbox.told(flow).any(|it| it == from))
+    pub(super) fn holds_back(&self, from: PortId, flow: &Flow) -> bool {
+        let mut crowded = self.crowded.iter();
+        crowded.any(|((_, of), crowded)| of == flow && crowded.told.contains(&from))
     }
 
     /// Returns the flows that are held back for what waits for `port`.
     pub(super) fn flows_of(&self, port: PortId) -> Vec<Flow> {
-        let crowded = self.crowded.range((port, Flow::FIRST)..);
-        let crowded = crowded.take_while(|((at, _), _)| *at == port);
+        let crowded = self.crowded.range((Some(port), Flow::FIRST)..);
+        let crowded = crowded.take_while(|((at, _), _)| *at == Some(port));
         crowded.map(|((_, flow), _)| *flow).collect()
     }
 
@@ -218,42 +239,36 @@ impl Grants {
     pub(super) fn flows_to(&self, host: &Guid) -> Vec<(PortId, Flow)> {
         let crowded = self.crowded.keys();
         let to_host = crowded.filter(|(_, flow)| flow.destination == *host);
-        to_host.copied().collect()
+        to_host
+            .filter_map(|(place, flow)| Some(((*place)?, *flow)))
+            .collect()
     }
 
     /// Repeats at these ports what is told of flows without credit. Returns false if there are none at
     /// any.
-    pub(super) fn renew(
-        &mut self,
-        neighbours: &mut Neighbours,
-        division: &FlowDivision,
-        due: &BTreeSet<PortId>,
-    ) -> bool {
+    pub(super) fn renew(&mut self, backlogs: Backlogs<'_>, due: &BTreeSet<PortId>) -> bool {
         for ((_, from), credit) in &mut self.credits {
-            let way = neighbours
-                .at(*from)
-                .map_or(0, |it| it.round_trip().as_secs());
+            let link = backlogs.neighbours.at(*from);
+            let way = link.map_or(0, |link| link.round_trip().as_secs());
             credit.idle = credit.idle.saturating_add(1);
             // There is a renewal each second.
             if u64::from(credit.idle) >= u64::from(IDLE_RENEWALS) + way {
                 credit.bytes = 0;
             }
         }
-        let crowded: Vec<(PortId, Flow)> = self.crowded.keys().copied().collect();
-        for (port, flow) in crowded {
-            let is_empty = none_waits(neighbours, port, &flow);
-            let empty = self.crowded.get_mut(&(port, flow)).map(|empty| {
-                *empty = if is_empty { *empty + 1 } else { 0 };
-                *empty
-            });
-            if empty >= Some(EMPTY_RENEWALS) {
-                self.free(neighbours, port, &flow);
-                continue;
+        for (place, flow) in self.crowded.keys().copied().collect::<Vec<_>>() {
+            let is_empty = backlogs.none_waits(place, &flow);
+            if let Some(crowded) = self.crowded.get_mut(&(place, flow)) {
+                crowded.empty = if is_empty { crowded.empty + 1 } else { 0 };
+                if crowded.empty >= EMPTY_RENEWALS {
+                    self.free(place, &flow);
+                    continue;
+                }
             }
-            self.review(neighbours, division, port, &flow);
-            let told = neighbours.at(port).into_iter();
-            let told = told.flat_map(|it| it.outbox.told(&flow));
-            for from in told.filter(|it| due.contains(it)).collect::<Vec<_>>() {
+            self.review(backlogs, place, &flow);
+            let crowded = self.crowded.get(&(place, flow)).into_iter();
+            let told = crowded.flat_map(|it| it.told.intersection(due).copied());
+            for from in told.collect::<Vec<_>>() {
                 // That would take its credit back.
                 let credit = self.credits.get(&(flow, from));
                 if credit.is_none_or(|credit| credit.bytes == 0) {
@@ -264,18 +279,15 @@ impl Grants {
         !self.crowded.is_empty()
     }
 
-    /// A port is closed: nothing waits for its hop any more.
-    pub(super) fn forget_port(&mut self, port: PortId, link: &mut Link) {
+    /// A port is closed: nothing waits for its hop any more, and nothing comes from it.
+    pub(super) fn forget_port(&mut self, port: PortId) {
         for flow in self.flows_of(port) {
-            self.crowded.remove(&(port, flow));
-            self.free_told(link, &flow);
+            self.free(Some(port), &flow);
         }
         self.credits.retain(|(_, from), _| *from != port);
+        self.crowded.retain(|_, crowded| {
+            crowded.told.remove(&port);
+            !crowded.told.is_empty()
+        });
     }
-}
-
-/// Returns true if nothing of a flow waits for `port` or is on its way there.
-fn none_waits(neighbours: &Neighbours, port: PortId, flow: &Flow) -> bool {
-    let link = neighbours.at(port);
-    link.is_none_or(|link| link.outbox.waiting(flow).1 == 0)
 }

@@ -7,11 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use whimbrel_core::{Guid, PortId, Time};
 
 use super::branch::{BranchView, DividedStatus, measure};
+use super::credit::Place;
 use super::link::Gone;
 use super::neighbours::{Neighbours, UNMEASURED};
 use super::paces::{CHUNK, LITTLE, Paces, Way};
 use super::serving::Serving;
-use super::{AskedBy, ChunkToSend, Grant, LinkEvent};
+use super::{AskedBy, ChunkToSend, LinkEvent};
 use crate::chunk::{Chunk, Flow};
 use crate::next_hops::{Branch, NextHops};
 use crate::split::flow::DividedFlow;
@@ -39,9 +40,9 @@ pub(crate) struct FlowDivision {
     // When one of them is to be looked at again.
     due: Option<Time>,
     paces: Paces,
-    // What is to be told, and of what a chunk waits no more on a port.
+    // What is to be told, and of what a chunk less waits.
     events: Vec<LinkEvent>,
-    gone: Vec<(PortId, Flow)>,
+    gone: Vec<(Place, Flow)>,
 }
 
 impl FlowDivision {
@@ -78,11 +79,11 @@ impl FlowDivision {
     /// Queues a chunk for whichever of these next hops pulls it first.
     pub(crate) fn divide(
         &mut self,
-        neighbours: &mut Neighbours,
+        neighbours: &Neighbours,
         outgoing: ChunkToSend,
         hops: &NextHops,
     ) {
-        let (flow, from) = (outgoing.chunk.flow(), outgoing.from);
+        let flow = outgoing.chunk.flow();
         if let Some(first) = hops.best() {
             self.note_passing(neighbours, first.port, &outgoing);
         }
@@ -92,9 +93,6 @@ impl FlowDivision {
             .or_insert_with(|| DividedFlow::new(hops.clone()));
         divided.hops = hops.clone();
         divided.push(outgoing);
-        if let Some(from) = from {
-            self.note_waiting(neighbours, flow, from);
-        }
     }
 
     /// Returns true if one more chunk of a flow would not wait long for a branch.
@@ -126,12 +124,11 @@ impl FlowDivision {
             return;
         }
         self.due = None;
-        let is_done = |it: &DividedFlow| it.is_idle() && it.told.is_empty();
         if self.flows.len() >= MAX_DIVIDED / 2 {
-            self.flows.retain(|_, divided| !is_done(divided));
+            self.flows.retain(|_, divided| !divided.is_idle());
         }
         // A flow with nothing waiting or in flight needs no decision.
-        let active = self.flows.iter().filter(|(_, it)| !is_done(it));
+        let active = self.flows.iter().filter(|(_, it)| !it.is_idle());
         let active: Vec<Flow> = active.map(|(flow, _)| *flow).collect();
         for flow in active {
             self.with(neighbours, now, flow, |_| ());
@@ -164,7 +161,7 @@ impl FlowDivision {
         serving.serve();
         let divided = serving.divided;
         self.flows.insert(flow, divided);
-        self.review(neighbours, &flow);
+        self.gone.push((None, flow));
     }
 
     /// Notes that the neighbour on a port has this chunk of a divided flow.
@@ -269,7 +266,7 @@ impl FlowDivision {
             orders.into_iter().map(move |order| (order, port))
         });
         divided.keep_present(&carried.collect());
-        self.review(neighbours, flow);
+        self.gone.push((None, *flow));
     }
 
     /// Removes from a request the chunks that wait for its client, or are in flight to
@@ -299,15 +296,17 @@ impl FlowDivision {
         }
     }
 
+    /// Returns the bytes and chunks of a flow that wait for a branch; `None` if it is not divided here.
+    pub(super) fn waiting(&self, flow: &Flow) -> Option<(u64, usize)> {
+        self.flows.get(flow).map(DividedFlow::waiting)
+    }
+
     /// Returns the bytes of a divided flow from `from` that may wait: the sum over its branches, each at the rate
     /// at which the flow goes on there.
-    fn allowance(
-        &self,
-        neighbours: &Neighbours,
-        divided: &DividedFlow,
-        flow: &Flow,
-        from: Option<PortId>,
-    ) -> u64 {
+    pub(super) fn allowance(&self, neighbours: &Neighbours, flow: &Flow, from: PortId) -> u64 {
+        let Some(divided) = self.flows.get(flow) else {
+            return 0;
+        };
         let mut all = 0;
         for port in divided.hops.ports() {
             let Some(link) = neighbours.at(port).filter(|it| it.is_up()) else {
@@ -320,67 +319,9 @@ impl FlowDivision {
             let unknown = if goes_on { UNMEASURED } else { u64::MAX };
             let most = self.paces.rate(port, flow).unwrap_or(unknown);
             let rate = link.hop.delivery_rate().unwrap_or(UNMEASURED).min(most);
-            all += neighbours.allowance_at(rate, link, flow, from);
+            all += neighbours.allowance_at(rate, link, flow, Some(from));
         }
         all
-    }
-
-    fn tell(&mut self, port: PortId, flow: Flow, grant: Grant) {
-        self.events.push(LinkEvent::Credit { port, flow, grant });
-    }
-
-    fn note_waiting(&mut self, neighbours: &Neighbours, flow: Flow, from: PortId) {
-        let Some(divided) = self.flows.get(&flow) else {
-            return;
-        };
-        let (bytes, chunks) = divided.waiting();
-        let is_enough =
-            chunks >= 2 && bytes > self.allowance(neighbours, divided, &flow, Some(from));
-        if is_enough
-            && let Some(divided) = self.flows.get_mut(&flow)
-            && divided.told.insert(from)
-        {
-            self.tell(from, flow, Grant::Octets(0));
-        }
-    }
-
-    pub(super) fn review(&mut self, neighbours: &Neighbours, flow: &Flow) {
-        let Some(divided) = self.flows.get(flow).filter(|it| !it.told.is_empty()) else {
-            return;
-        };
-        let (bytes, chunks) = divided.waiting();
-        let allowances = divided.told.iter();
-        let most = allowances.map(|from| self.allowance(neighbours, divided, flow, Some(*from)));
-        if chunks >= 2 && bytes > most.max().unwrap_or(0) / 4 * 3 {
-            return;
-        }
-        let told = self
-            .flows
-            .get_mut(flow)
-            .map(|it| core::mem::take(&mut it.told));
-        for from in told.into_iter().flatten() {
-            self.tell(from, *flow, Grant::Free);
-        }
-    }
-
-    /// Repeats the holds of divided flows at these ports. Returns true if any flow is held.
-    pub(super) fn renew(&mut self, due: &BTreeSet<PortId>) -> bool {
-        let told = self.flows.iter().flat_map(|(flow, it)| {
-            let ports = it.told.iter();
-            ports.map(|port| (*port, *flow)).collect::<Vec<_>>()
-        });
-        let told: Vec<(PortId, Flow)> = told.collect();
-        for (port, flow) in told.iter().filter(|(port, _)| due.contains(port)) {
-            self.tell(*port, *flow, Grant::Octets(0));
-        }
-        !told.is_empty()
-    }
-
-    /// Returns true if a divided flow is held back at `from`.
-    pub(super) fn holds_back(&self, from: PortId, flow: &Flow) -> bool {
-        self.flows
-            .get(flow)
-            .is_some_and(|it| it.told.contains(&from))
     }
 
     /// Removes the newest waiting chunk of a divided flow that has made no progress since `before`.
@@ -532,8 +473,8 @@ impl FlowDivision {
         core::mem::take(&mut self.events)
     }
 
-    /// Takes the ports and flows of which a chunk waits no more.
-    pub(super) fn take_gone(&mut self) -> Vec<(PortId, Flow)> {
+    /// Takes the flows of which a chunk less waits, with where it waited.
+    pub(super) fn take_gone(&mut self) -> Vec<(Place, Flow)> {
         core::mem::take(&mut self.gone)
     }
 }

@@ -3,6 +3,7 @@
 use whimbrel_core::{PortId, Time};
 
 use super::branch::{BranchView, silent_at};
+use super::credit::Place;
 use super::division::{BOUND_SLACK, LOW_WATER, SILENCE_SLACK};
 use super::neighbours::Neighbours;
 use super::paces::Paces;
@@ -20,7 +21,7 @@ pub(super) struct Serving<'a> {
     pub(super) paces: &'a Paces,
     pub(super) due: &'a mut Option<Time>,
     pub(super) events: &'a mut Vec<LinkEvent>,
-    pub(super) gone: &'a mut Vec<(PortId, Flow)>,
+    pub(super) gone: &'a mut Vec<(Place, Flow)>,
     pub(super) now: Time,
     pub(super) flow: Flow,
     pub(super) divided: DividedFlow,
@@ -216,7 +217,7 @@ impl Serving<'_> {
             link.hop.withdraw(self.now, tag);
         }
         self.neighbours.touch(port);
-        self.gone.push((port, self.flow));
+        self.gone.push((Some(port), self.flow));
         Some(outgoing)
     }
 
