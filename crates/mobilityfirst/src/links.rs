@@ -116,13 +116,15 @@ impl Links {
     /// Links without hops. `template` is the configuration of every hop except for the MTU, which
     /// each port has; `buffer_packets` is B [MFTP §3.4.1].
     pub fn new(template: HopConfig, buffer_packets: usize, rng: SeededRng) -> Links {
-        Links {
+        let mut links = Links {
             neighbours: Neighbours::new(template, buffer_packets, rng),
             division: FlowDivision::default(),
             grants: Grants::default(),
             leases: Leases::default(),
             resumed: false,
-        }
+        };
+        links.set_split(SplitConfig::default());
+        links
     }
 
     /// The hops of link `number`, those of its callers among them, that come up from now on are

@@ -478,3 +478,31 @@ impl FlowDivision {
         core::mem::take(&mut self.gone)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_core::LinkState;
+
+    use super::super::tests::links;
+    use super::*;
+    use crate::outbox::tests::chunk;
+
+    #[test]
+    fn a_returned_chunk_without_a_place_leaves_its_flow_divided() {
+        let (mut links, chunk) = (links(2), chunk(1, 0, 100));
+        let over = |port| Branch {
+            port: PortId(port),
+            address: None,
+            preference: 0,
+            weight: 1,
+            up: true,
+            link: LinkState::default(),
+        };
+        links.divide(chunk.clone(), &[0, 1].map(over).into_iter().collect());
+        let (division, neighbours) = (&mut links.division, &mut links.neighbours);
+        let flow = chunk.chunk.flow();
+        let left = division.take_returned(neighbours, Time::ZERO, PortId(0), vec![chunk]);
+        assert_eq!(left.len(), 1);
+        assert_eq!(division.waiting(&flow).map(|(_, chunks)| chunks), Some(1));
+    }
+}
