@@ -84,19 +84,6 @@ impl Proxy {
         &self.waiting
     }
 
-    /// Returns a stored chunk that is being forwarded; it came in on the port `origin`.
-    fn released(&self, (chunk, origin): (Chunk, Option<PortId>)) -> ChunkToSend {
-        let charge = self.released.charge(chunk.size() as u64 + ENTRY_BYTES);
-        ChunkToSend {
-            chunk,
-            room: Room::default(),
-            charge,
-            from: None,
-            origin,
-            order: None,
-        }
-    }
-
     /// Counts a dropped chunk and queues the notice to its source.
     pub(super) fn note_drop(&mut self, chunk: &Chunk, reason: DropReason, effects: &mut Effects) {
         self.notices.note_drop(chunk, reason, effects);
@@ -344,8 +331,8 @@ impl Proxy {
     /// returns to the storage.
     pub(super) fn release_to_forward(&mut self, destination: Guid, effects: &mut Effects) {
         for id in self.store.ids_for(&destination) {
-            if let Some(chunk) = self.take(id) {
-                effects.push(Action::Forward(self.released(chunk)));
+            if let Some(outgoing) = self.take_to_send(id) {
+                effects.push(Action::Forward(outgoing));
             }
         }
     }
@@ -363,12 +350,25 @@ impl Proxy {
         }
     }
 
-    /// Removes a chunk from the storage; its flow has room again. Returns its port of arrival, too.
-    fn take(&mut self, id: StoreId) -> Option<(Chunk, Option<PortId>)> {
-        let origin = self.store.owner(id);
+    /// Removes a chunk from the storage; its flow has room again.
+    fn take(&mut self, id: StoreId) -> Option<Chunk> {
         let chunk = self.store.take(id)?;
         self.note_room(&chunk.flow());
-        Some((chunk, origin))
+        Some(chunk)
+    }
+
+    /// Removes a chunk that is forwarded: it counts in the storage until the next hop has it.
+    fn take_to_send(&mut self, id: StoreId) -> Option<ChunkToSend> {
+        let origin = self.store.owner(id);
+        let chunk = self.take(id)?;
+        Some(ChunkToSend {
+            charge: self.released.charge(chunk.size() as u64 + ENTRY_BYTES),
+            chunk,
+            room: Room::default(),
+            from: None,
+            origin,
+            order: None,
+        })
     }
 
     fn note_room(&mut self, flow: &Flow) {
@@ -380,10 +380,8 @@ impl Proxy {
     /// A hop continues with a chunk of which a copy was stored while its neighbour was
     /// unresponsive.
     fn go_on_with(&mut self, id: StoreId, carried: Carried, links: &mut Links) {
-        if let Some(chunk) = self.take(id) {
-            links
-                .neighbours
-                .recount(carried, self.released(chunk).charge);
+        if let Some(outgoing) = self.take_to_send(id) {
+            links.neighbours.recount(carried, outgoing.charge);
         }
     }
 
@@ -604,9 +602,9 @@ impl Proxy {
             if !wanted || self.lingering_ids.contains_key(&id) {
                 continue;
             }
-            if let Some(chunk) = self.take(id) {
+            if let Some(outgoing) = self.take_to_send(id) {
                 effects.counters.chunks_pushed += 1;
-                effects.push(Action::Forward(self.released(chunk)));
+                effects.push(Action::Forward(outgoing));
             }
         }
         self.go_on(&flow, effects);

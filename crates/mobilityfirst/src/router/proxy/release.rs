@@ -62,7 +62,7 @@ impl Proxy {
         };
         let branches = self.branches_with_room(id, &hops, links, divisions);
         if !branches.is_empty() {
-            self.release_one(now, id, (&branches, &hops), links, effects);
+            self.release_one(now, id, &branches, &hops, links, effects);
         }
         !branches.is_empty()
     }
@@ -111,7 +111,8 @@ impl Proxy {
         &mut self,
         now: Time,
         id: StoreId,
-        (branches, all): (&[Branch], &NextHops),
+        branches: &[Branch],
+        all: &NextHops,
         links: &mut Links,
         effects: &mut Effects,
     ) {
@@ -124,11 +125,10 @@ impl Proxy {
             }
             links.withdraw(now, carried);
         }
-        let Some(chunk) = self.take(id) else {
+        let Some(outgoing) = self.take_to_send(id) else {
             return;
         };
         effects.counters.chunks_released += 1;
-        let outgoing = self.released(chunk);
         let flow = outgoing.chunk.flow();
         self.go_on(&flow, effects);
         let hops: NextHops = branches.iter().copied().collect();
