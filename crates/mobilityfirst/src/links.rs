@@ -35,7 +35,7 @@ use crate::room::Room;
 use crate::split::SplitConfig;
 use crate::wire::{Credit, Pace, Request, ServiceId};
 pub use branch::{BranchState, BranchStatus, DividedStatus};
-use credit::{Backlogs, Grants, Place};
+use credit::{Backlogs, Grants};
 use division::FlowDivision;
 pub use event::{Grant, LinkEvent};
 use leases::Leases;
@@ -95,7 +95,10 @@ pub struct Carried {
     pub tag: u64,
 }
 
-/// Who asks for chunks, and the id of the request.
+/// Where chunks of a flow wait: for the neighbour on a port, or for a branch, if the flow is divided here.
+type WaitingAt = Option<PortId>;
+
+/// The client that asks for chunks, and the id of its request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AskedBy {
     pub(crate) client: Guid,
@@ -274,7 +277,7 @@ impl Links {
         }
     }
 
-    fn note_waiting(&mut self, place: Place, flow: Flow, from: PortId) {
+    fn note_waiting(&mut self, place: WaitingAt, flow: Flow, from: PortId) {
         let backlogs = Backlogs::new(&self.neighbours, &self.division);
         self.grants.note_waiting(backlogs, place, flow, from);
     }
@@ -290,7 +293,7 @@ impl Links {
     }
 
     /// A chunk less of a flow waits.
-    fn review(&mut self, place: Place, flow: &Flow) {
+    fn review(&mut self, place: WaitingAt, flow: &Flow) {
         let backlogs = Backlogs::new(&self.neighbours, &self.division);
         self.grants.review(backlogs, place, flow);
     }

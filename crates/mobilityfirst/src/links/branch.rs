@@ -4,15 +4,19 @@ use core::time::Duration;
 
 use whimbrel_core::{Guid, PortId, Time};
 
-use super::division::{LOW_WATER, SILENCE_PACKETS, SILENCE_SLACK};
 use super::link::Link;
 use super::neighbours::Neighbours;
-use super::paces::{Paces, Way};
+use super::paces::{LOW_WATER, OnwardWay, Paces};
 use crate::chunk::Flow;
 use crate::next_hops::Branch;
 use crate::outbox::FlowTurn;
 use crate::split::flow::{DividedFlow, Record, Reordering};
 use crate::split::schedule::{Measured, time_of};
+
+/// Added to the silence that makes a branch suspect, for a late wake-up of the driver; the time of eight
+/// packets is added, too.
+pub(super) const SILENCE_SLACK: Duration = Duration::from_millis(10);
+const SILENCE_PACKETS: u64 = 8;
 
 /// A report of a divided flow.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -126,7 +130,7 @@ impl BranchView<'_> {
                 here.let_drain(self.now.since(idle));
             }
             let carried = record.bytes + link.outbox.waiting(self.flow).0;
-            let way = Way {
+            let way = OnwardWay {
                 link,
                 flow: self.flow,
                 port: branch.port,

@@ -10,7 +10,7 @@ use whimbrel_core::{Guid, PortId};
 
 use super::division::FlowDivision;
 use super::neighbours::Neighbours;
-use super::{Grant, LinkEvent};
+use super::{Grant, LinkEvent, WaitingAt};
 use crate::chunk::{Chunk, Flow};
 use crate::outbox::flow_of;
 
@@ -19,9 +19,6 @@ use crate::outbox::flow_of;
 const IDLE_RENEWALS: u8 = 2;
 /// A flow of which nothing waits at this many renewals in succession is free again.
 const EMPTY_RENEWALS: u8 = 2;
-
-/// Where chunks of a flow wait: for the neighbour on a port, or for a branch, if the flow is divided here.
-pub(super) type Place = Option<PortId>;
 
 /// A flow of which enough waits.
 #[derive(Debug, Default)]
@@ -36,9 +33,9 @@ struct Crowded {
 /// fast link would bring what it carries in a round trip before it is held back again, which is minutes'
 /// worth for a thin one.
 #[derive(Clone, Copy, Debug)]
-struct Outstanding {
+struct OpenCredit {
     // Where its chunks wait.
-    place: Place,
+    place: WaitingAt,
     // Bytes that have not come yet.
     bytes: u64,
     // Renewals since some of it came or more was given.
@@ -56,9 +53,9 @@ struct Arrived {
 /// The flows that are under credit where they come from.
 #[derive(Debug, Default)]
 pub(super) struct Grants {
-    crowded: BTreeMap<(Place, Flow), Crowded>,
+    crowded: BTreeMap<(WaitingAt, Flow), Crowded>,
     // By the port that they come from.
-    credits: BTreeMap<(Flow, PortId), Outstanding>,
+    credits: BTreeMap<(Flow, PortId), OpenCredit>,
     arrived: Vec<Arrived>,
     // What is to be told.
     events: Vec<LinkEvent>,
@@ -81,7 +78,7 @@ impl<'a> Backlogs<'a> {
 
     /// Returns the bytes and chunks of a flow; `None` if its next hop is away: what comes then goes to the
     /// storage.
-    fn of(&self, place: Place, flow: &Flow) -> Option<(u64, usize)> {
+    fn of(&self, place: WaitingAt, flow: &Flow) -> Option<(u64, usize)> {
         match place {
             Some(port) => {
                 let link = self.neighbours.at(port).filter(|link| link.is_up())?;
@@ -92,7 +89,7 @@ impl<'a> Backlogs<'a> {
     }
 
     /// Returns the bytes of a flow from `from` that may wait.
-    fn allowance(&self, place: Place, flow: &Flow, from: PortId) -> u64 {
+    fn allowance(&self, place: WaitingAt, flow: &Flow, from: PortId) -> u64 {
         match place.map(|port| self.neighbours.at(port)) {
             Some(Some(link)) => self.neighbours.allowance(link, flow, Some(from)),
             Some(None) => 0,
@@ -101,7 +98,7 @@ impl<'a> Backlogs<'a> {
     }
 
     /// Returns true if nothing of a flow waits or is on its way.
-    fn none_waits(&self, place: Place, flow: &Flow) -> bool {
+    fn none_waits(&self, place: WaitingAt, flow: &Flow) -> bool {
         self.of(place, flow).is_none_or(|(_, chunks)| chunks == 0)
     }
 }
@@ -111,7 +108,7 @@ impl Grants {
     pub(super) fn note_waiting(
         &mut self,
         backlogs: Backlogs<'_>,
-        place: Place,
+        place: WaitingAt,
         flow: Flow,
         from: PortId,
     ) {
@@ -137,7 +134,7 @@ impl Grants {
     }
 
     /// A chunk less of a flow waits: more may come if few enough are left.
-    pub(super) fn review(&mut self, backlogs: Backlogs<'_>, place: Place, flow: &Flow) {
+    pub(super) fn review(&mut self, backlogs: Backlogs<'_>, place: WaitingAt, flow: &Flow) {
         let Some(crowded) = self.crowded.get(&(place, *flow)) else {
             return;
         };
@@ -165,7 +162,7 @@ impl Grants {
         }
         // One chunk at least.
         let more = most.saturating_sub(expected).max(1);
-        let credit = Outstanding {
+        let credit = OpenCredit {
             place,
             bytes: outstanding + more,
             idle: 0,
@@ -175,7 +172,7 @@ impl Grants {
     }
 
     /// Nothing holds a flow back any more.
-    fn free(&mut self, place: Place, flow: &Flow) {
+    fn free(&mut self, place: WaitingAt, flow: &Flow) {
         let crowded = self.crowded.remove(&(place, *flow));
         for from in crowded.into_iter().flat_map(|it| it.told) {
             self.credits.remove(&(*flow, from));

@@ -1,18 +1,16 @@
 //! Flows that are divided among several hops: their chunks wait in one queue until a hop pulls them
 //! ([`crate::split`]).
 
-use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_core::{Guid, PortId, Time};
 
 use super::branch::{BranchView, DividedStatus, measure};
-use super::credit::Place;
 use super::link::Gone;
 use super::neighbours::{Neighbours, UNMEASURED};
-use super::paces::{CHUNK, LITTLE, Paces, Way};
+use super::paces::{CHUNK, LITTLE, OnwardWay, Paces};
 use super::serving::Serving;
-use super::{AskedBy, ChunkToSend, LinkEvent};
+use super::{AskedBy, ChunkToSend, LinkEvent, WaitingAt};
 use crate::chunk::{Chunk, Flow};
 use crate::next_hops::{Branch, NextHops};
 use crate::split::flow::DividedFlow;
@@ -22,15 +20,6 @@ use crate::wire::{Pace, Request};
 
 /// Maximum of flows divided at one time; further ones use their best next hop.
 const MAX_DIVIDED: usize = 1024;
-/// A branch has room for the next chunk while its hop has less than this to send, as time, or less
-/// than one chunk.
-pub(super) const LOW_WATER: Duration = Duration::from_millis(20);
-/// Added to the silence that makes a branch suspect, for a late wake-up of the driver; the time of eight
-/// packets is added, too.
-pub(super) const SILENCE_SLACK: Duration = Duration::from_millis(10);
-pub(super) const SILENCE_PACKETS: u64 = 8;
-/// Chunks added to the reordering bound, because chunks are indivisible and a hop sends in bursts.
-pub(super) const BOUND_SLACK: u64 = 4;
 
 /// The flows that are divided here: which branch takes the next chunk.
 #[derive(Default)]
@@ -42,7 +31,7 @@ pub(crate) struct FlowDivision {
     paces: Paces,
     // What is to be told, and of what a chunk less waits.
     events: Vec<LinkEvent>,
-    gone: Vec<(Place, Flow)>,
+    gone: Vec<(WaitingAt, Flow)>,
 }
 
 impl FlowDivision {
@@ -412,7 +401,7 @@ impl FlowDivision {
                 let link = neighbours.at(to).filter(|it| it.is_up())?;
                 // What it was given since cannot be told from what others gave it: the newest message
                 // counts as it is.
-                let way = Way {
+                let way = OnwardWay {
                     link,
                     flow,
                     port: to,
@@ -474,7 +463,7 @@ impl FlowDivision {
     }
 
     /// Takes the flows of which a chunk less waits, with where it waited.
-    pub(super) fn take_gone(&mut self) -> Vec<(Place, Flow)> {
+    pub(super) fn take_gone(&mut self) -> Vec<(WaitingAt, Flow)> {
         core::mem::take(&mut self.gone)
     }
 }

@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use whimbrel_core::{Guid, LinkState, PortId, PortInfo, Source, Time};
 use whimbrel_link::{Hop, HopEvent};
 
-use super::neighbours::LOOK_UP_AGAIN;
 use super::{Carried, LinkEvent};
 use crate::charge::Pool;
 use crate::chunk::Flow;
@@ -21,6 +20,8 @@ const MAX_READY: u64 = 4 << 20;
 /// Longest round trip that counts for what may wait.
 const MAX_ROUND_TRIP: Duration = Duration::from_secs(5);
 
+/// Interval at which the host name of an unresponsive neighbour is looked up.
+pub(super) const LOOK_UP_AGAIN: Duration = Duration::from_secs(10);
 /// What is told of a flow without credit is repeated at this interval, ...
 pub(crate) const RENEWAL: Duration = Duration::from_secs(1);
 /// ... or at a longer one on a link of which that would take more than one part in so many.

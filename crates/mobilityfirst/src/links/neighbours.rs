@@ -15,7 +15,7 @@ use whimbrel_core::{
 use whimbrel_link::hop::ReceptionCounters;
 use whimbrel_link::{HopConfig, HopEvent, HopStats, Pacing};
 
-use super::link::{Gone, Link};
+use super::link::{Gone, LOOK_UP_AGAIN, Link};
 use super::names::NameRule;
 use super::{AskedBy, Carried, ChunkToSend, LinkEvent};
 use crate::charge::{Charge, Pool};
@@ -32,8 +32,6 @@ const MAX_OWN_QUEUED: usize = 4096;
 const LEAST_OWN: u64 = 16 << 10;
 /// After a silence of this long, what a neighbour sends counts as a new period of activity.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Interval at which the host name of an unresponsive neighbour is looked up.
-pub(super) const LOOK_UP_AGAIN: Duration = Duration::from_secs(10);
 /// What may wait for a next hop, as time that it takes there, beside round trips: what is on its way
 /// there counts until the neighbour has acknowledged it (a second round trip if a packet was lost),
 /// and what is let go again where it comes from arrives one of that link later. All flows there
@@ -46,7 +44,7 @@ const MANY_FLOWS: usize = 8;
 
 /// What the configuration says of a link, and of its callers.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct LinkTerms {
+pub(super) struct HopTerms {
     // As all hops, unless it says another one.
     pub(super) pacing: Option<Pacing>,
     // Nothing is encrypted or proven.
@@ -72,7 +70,7 @@ pub(super) struct Collected {
 pub(crate) struct Neighbours {
     pub(super) template: HopConfig,
     // By the numbers of the links.
-    pub(super) terms: BTreeMap<u32, LinkTerms>,
+    pub(super) terms: BTreeMap<u32, HopTerms>,
     pub(super) buffer: Buffer,
     pub(super) links: BTreeMap<PortId, Link>,
     timers: TimerQueue<PortId>,
@@ -129,7 +127,7 @@ impl Neighbours {
     }
 
     /// Returns what the configuration says of a link.
-    pub(super) fn terms_mut(&mut self, number: u32) -> &mut LinkTerms {
+    pub(super) fn terms_mut(&mut self, number: u32) -> &mut HopTerms {
         self.terms.entry(number).or_default()
     }
 

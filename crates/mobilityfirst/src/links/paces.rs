@@ -10,13 +10,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_core::{Guid, PortId, Time};
 
-use super::division::LOW_WATER;
 use super::link::Link;
 use super::{ChunkToSend, LinkEvent};
 use crate::chunk::Flow;
 use crate::split::schedule::{Measured, time_of};
 use crate::wire::{Pace, ServiceId};
 
+/// A branch has room for the next chunk while its hop has less than this to send, as time, or less
+/// than one chunk.
+pub(super) const LOW_WATER: Duration = Duration::from_millis(20);
 /// A flow's pace is told at this interval at least, ...
 const INTERVAL: Duration = Duration::from_millis(10);
 /// ... or after so many bytes of the flow have left, of which the message is about a hundredth.
@@ -117,7 +119,7 @@ impl Onward {
 /// One way on for a flow: the neighbour on a port, and the bytes that it has been given if they are counted
 /// here.
 #[derive(Clone, Copy)]
-pub(super) struct Way<'a> {
+pub(super) struct OnwardWay<'a> {
     pub(super) link: &'a Link,
     pub(super) flow: &'a Flow,
     pub(super) port: PortId,
@@ -266,7 +268,7 @@ impl Paces {
 
     /// Adds to the measurements of a branch what is known of its further way. Returns `None` if nothing
     /// comes out there any more.
-    pub(super) fn beyond(&self, now: Time, way: Way<'_>, here: Measured) -> Option<Measured> {
+    pub(super) fn beyond(&self, now: Time, way: OnwardWay<'_>, here: Measured) -> Option<Measured> {
         let onward = self.onward.get(&(way.port, *way.flow));
         let Some(onward) = onward.filter(|it| it.rate > 0) else {
             return Some(here);
@@ -302,7 +304,7 @@ impl Paces {
     pub(super) fn is_awaited(
         &self,
         now: Time,
-        way: Way<'_>,
+        way: OnwardWay<'_>,
         given: u64,
         since: Option<Time>,
     ) -> bool {

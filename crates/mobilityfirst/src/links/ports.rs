@@ -1,5 +1,7 @@
 //! The ports of the hops: their life, and the neighbours behind them.
 
+use std::collections::BTreeMap;
+
 use whimbrel_core::{Guid, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time};
 use whimbrel_link::{Hop, HopConfig};
 
@@ -139,5 +141,33 @@ impl Neighbours {
     /// Returns the port of a configured link.
     pub(crate) fn port_of_link(&self, link: u32) -> Option<PortId> {
         self.by_link.get(&link).copied()
+    }
+
+    /// The neighbour on a port has proven a name, which is the only one from then on where the first one
+    /// counts.
+    pub(super) fn note_proven(&mut self, port: PortId, name: Guid) {
+        let Some(link) = self.links.get_mut(&port) else {
+            return;
+        };
+        let PortOrigin::Configured(number) = link.info.origin else {
+            return;
+        };
+        if let Some(terms) = self.terms.get_mut(&number)
+            && terms.name == Some(NameRule::FirstProven(None))
+            && !link.plain
+        {
+            terms.name = Some(NameRule::FirstProven(Some(name)));
+            link.hop.expect_neighbour(name);
+        }
+    }
+
+    /// Returns the names that neighbours of configured links have proven, by the links' numbers.
+    pub(crate) fn proven_names(&self) -> BTreeMap<u32, Guid> {
+        let ports = self.by_link.iter();
+        let proven = ports.filter_map(|(number, port)| {
+            let link = self.links.get(port).filter(|link| !link.plain)?;
+            Some((*number, link.neighbour?))
+        });
+        proven.collect()
     }
 }

@@ -2,17 +2,18 @@
 
 use whimbrel_core::{PortId, Time};
 
-use super::branch::{BranchView, silent_at};
-use super::credit::Place;
-use super::division::{BOUND_SLACK, LOW_WATER, SILENCE_SLACK};
+use super::branch::{BranchView, SILENCE_SLACK, silent_at};
 use super::neighbours::Neighbours;
-use super::paces::Paces;
-use super::{ChunkToSend, LinkEvent};
+use super::paces::{LOW_WATER, Paces};
+use super::{ChunkToSend, LinkEvent, WaitingAt};
 use crate::chunk::Flow;
 use crate::next_hops::Branch;
 use crate::split::SplitConfig;
 use crate::split::flow::{DividedFlow, Forecast};
 use crate::split::schedule::{Measured, Wanted, choose, reordering_bound};
+
+/// Chunks added to the reordering bound, because chunks are indivisible and a hop sends in bursts.
+const BOUND_SLACK: u64 = 4;
 
 /// A divided flow, and what it is served with.
 pub(super) struct Serving<'a> {
@@ -21,7 +22,7 @@ pub(super) struct Serving<'a> {
     pub(super) paces: &'a Paces,
     pub(super) due: &'a mut Option<Time>,
     pub(super) events: &'a mut Vec<LinkEvent>,
-    pub(super) gone: &'a mut Vec<(Place, Flow)>,
+    pub(super) gone: &'a mut Vec<(WaitingAt, Flow)>,
     pub(super) now: Time,
     pub(super) flow: Flow,
     pub(super) divided: DividedFlow,
