@@ -528,7 +528,7 @@ impl Links {
             .note_missing(&mut self.neighbours, now, client, request);
     }
 
-    /// The neighbour on a port says how a flow goes on from there.
+    /// The neighbour on a port reports the pace of a flow behind it.
     pub(crate) fn note_pace(&mut self, now: Time, port: PortId, pace: &Pace) {
         self.division
             .note_pace(&mut self.neighbours, now, port, pace);

@@ -15,7 +15,7 @@ use crate::chunk::{Chunk, Flow};
 use crate::outbox::flow_of;
 
 /// A credit of which nothing has come during this many renewals and a round trip is taken for spent:
-/// its source has no more, or has dropped it.
+/// its source has nothing left, or has dropped it.
 const IDLE_RENEWALS: u8 = 2;
 /// A flow of which nothing waits at this many renewals in succession is free again.
 const EMPTY_RENEWALS: u8 = 2;
@@ -146,7 +146,7 @@ impl Grants {
             .clone()
             .map(|from| backlogs.allowance(place, flow, *from));
         let most = most.max().unwrap_or(0);
-        // A flow that comes from one port, and is not divided here since, goes on by credit.
+        // A flow that comes from one port, and is not divided here since, continues by credit.
         let only = told.clone().next().filter(|_| told.len() == 1);
         let Some(from) = only.copied().filter(|_| !backlogs.division.has(flow)) else {
             if chunks < 2 || bytes <= most / 4 * 3 {

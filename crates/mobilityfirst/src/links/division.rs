@@ -229,7 +229,7 @@ impl FlowDivision {
         (divided.purge(is_meant), divided.hops.ports())
     }
 
-    /// Notes that a chunk that a node before may have bound to this way goes on by `to`.
+    /// Notes that a chunk that a node before may have bound to this way leaves by `to`.
     pub(super) fn note_passing(
         &mut self,
         neighbours: &Neighbours,
@@ -291,7 +291,7 @@ impl FlowDivision {
     }
 
     /// Returns the bytes of a divided flow from `from` that may wait: the sum over its branches, each at the rate
-    /// at which the flow goes on there.
+    /// at which the flow leaves there.
     pub(super) fn allowance(&self, neighbours: &Neighbours, flow: &Flow, from: PortId) -> u64 {
         let Some(divided) = self.flows.get(flow) else {
             return 0;
@@ -371,7 +371,7 @@ impl FlowDivision {
         }
     }
 
-    /// Tells the node that a flow comes from how it goes on from here, if that is due.
+    /// Tells the node that a flow comes from its pace from here on, if that is due.
     pub(super) fn tell_pace(&mut self, neighbours: &Neighbours, now: Time, flow: &Flow) {
         let pace = match self.paces.way_of(now, flow) {
             Some(to) => self.pace_of(neighbours, now, flow, to),
@@ -382,7 +382,7 @@ impl FlowDivision {
         }
     }
 
-    /// Returns how a flow goes on from here; `None` as long as a rate is not measured.
+    /// Returns the pace of a flow from here on; `None` as long as a rate is not measured.
     fn pace_of(&self, neighbours: &Neighbours, now: Time, flow: &Flow, to: PortId) -> Option<Pace> {
         let (ways, queued) = match self.flows.get(flow) {
             Some(divided) => {
@@ -427,7 +427,7 @@ impl FlowDivision {
         })
     }
 
-    /// The neighbour on a port says how a flow goes on from there. It counts for what goes to that
+    /// The neighbour on a port reports the pace of a flow behind it. It counts for what goes to that
     /// neighbour alone.
     pub(super) fn note_pace(
         &mut self,

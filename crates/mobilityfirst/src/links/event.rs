@@ -14,7 +14,7 @@ use crate::wire::Pace;
 pub enum Grant {
     /// All of it.
     Free,
-    /// So many bytes, besides what is left of earlier ones; 0: nothing.
+    /// This number of bytes, besides what is left of earlier ones; 0: nothing.
     Octets(u64),
     /// What a neighbour can send when it has nothing else to send: it is stored.
     Spare,
@@ -66,11 +66,11 @@ pub enum LinkEvent {
         /// What may come.
         grant: Grant,
     },
-    /// The neighbour on this port, from which a flow comes, is to be told how it goes on.
+    /// The neighbour on this port, from which a flow comes, is to be told its pace.
     Pace {
         /// Where it comes from.
         port: PortId,
-        /// How it goes on.
+        /// Its pace.
         pace: Pace,
     },
     /// The neighbour has become unresponsive.

@@ -14,7 +14,7 @@ use crate::outbox::{FlowTurn, Outbox, SPARE_BELOW, flow_of};
 use crate::room::{Buffer, Holder};
 use crate::taken::{RecentlyTaken, repeat_guard};
 
-/// While no more bytes wait for a neighbour than this, the first chunk of each content is queued for a
+/// While at most this number of bytes waits for a neighbour, the first chunk of each content is queued for a
 /// flow that is held back.
 const MAX_READY: u64 = 4 << 20;
 /// Longest round trip that counts for what may wait.
@@ -24,7 +24,7 @@ const MAX_ROUND_TRIP: Duration = Duration::from_secs(5);
 pub(super) const LOOK_UP_AGAIN: Duration = Duration::from_secs(10);
 /// What is told of a flow without credit is repeated at this interval, ...
 pub(crate) const RENEWAL: Duration = Duration::from_secs(1);
-/// ... or at a longer one on a link of which that would take more than one part in so many.
+/// ... or at a longer one on a link of which that would take more than this part (one hundredth).
 const RENEWAL_SHARE: u64 = 100;
 const MAX_RENEWAL: Duration = Duration::from_secs(9);
 /// About the bytes of a Credit on a link.
@@ -63,7 +63,7 @@ pub(crate) struct Link {
     pub(super) look_up_at: Time,
 }
 
-/// A chunk that waits for a neighbour no more.
+/// A chunk that no longer waits for a neighbour.
 pub(super) struct Gone {
     pub(super) port: PortId,
     pub(super) flow: Flow,
@@ -225,7 +225,7 @@ impl Link {
         );
     }
 
-    /// Forwards an event of a hop. Answers the chunk that waits no more.
+    /// Forwards an event of a hop. Returns the chunk that no longer waits.
     pub(super) fn note(
         &mut self,
         now: Time,

@@ -39,7 +39,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Bytes per second of a next hop whose rate is not known yet.
 pub(super) const UNMEASURED: u64 = 2 << 20;
-/// So many flows to one neighbour may take much of the buffer, however thin its link is.
+/// This number of flows to one neighbour may take much of the buffer, however thin its link is.
 const MANY_FLOWS: usize = 8;
 
 /// What the configuration says of a link, and of its callers.
@@ -56,7 +56,7 @@ pub(super) struct HopTerms {
 /// What hops have reported.
 #[derive(Default)]
 pub(super) struct Collected {
-    /// Chunks that wait for a neighbour no more.
+    /// Chunks that no longer wait for a neighbour.
     pub(super) gone: Vec<Gone>,
     /// Flows that another run of a neighbour no longer holds back.
     pub(super) forgotten: Vec<(PortId, Flow)>,
@@ -525,7 +525,7 @@ impl Neighbours {
         self.allowance_at(rate, link, flow, from)
     }
 
-    /// The same if the flow goes on at `rate` bytes per second.
+    /// The same if the flow leaves at `rate` bytes per second.
     pub(super) fn allowance_at(
         &self,
         rate: u64,
