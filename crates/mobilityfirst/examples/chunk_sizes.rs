@@ -6,6 +6,8 @@
 
 #[path = "../tests/chain/mod.rs"]
 mod chain;
+#[path = "../tests/support/mod.rs"]
+mod support;
 
 use core::time::Duration;
 

@@ -101,7 +101,7 @@ impl Branch {
             preference: 0,
             weight: 1,
             up: links.is_up(port),
-            link: links.state(port),
+            link: links.neighbours.state(port),
         }
     }
 }
@@ -177,7 +177,7 @@ impl NextHops {
     pub fn refresh(&mut self, links: &Links) {
         for branch in &mut self.branches {
             branch.up = links.is_up(branch.port);
-            branch.link = links.state(branch.port);
+            branch.link = links.neighbours.state(branch.port);
         }
     }
 

@@ -1,29 +1,26 @@
 //! What waits for one neighbour: urgent messages first, and flows in turns.
 
-mod late;
 mod queue;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use whimbrel_core::{Guid, PortId, Time};
+use whimbrel_core::{Guid, Time};
 use whimbrel_link::turns::Turns;
 use whimbrel_link::{Hop, Lane};
 
 use crate::chunk::{Chunk, Flow};
 use crate::links::ChunkToSend;
-use crate::wire::{Data, HoldMode, Request, Transport, TransportKind, UpperProtocol};
-use late::Stopped;
-pub(crate) use late::{OfContent, Stuck};
-use queue::{Late, Queue};
+use crate::wire::{Credit, Data, Request, Transport, TransportKind, UpperProtocol};
+use queue::Queue;
 
 /// Bytes that a flow sends before it is the turn of another.
 const TURN_BYTES: u64 = 64 << 10;
 /// Largest message that goes before all others, in bytes.
 const MAX_URGENT: usize = 64 << 10;
-/// A flow that is to use only what others leave is served while less than this waits in the hop.
+/// A flow that may use only what others leave is served while less than this waits in the hop.
 pub(crate) const SPARE_BELOW: usize = 256 << 10;
-/// Maximum of flows that one neighbour may hold back, and of contents; it repeats what it says, so that
-/// one beyond it is held back later.
+/// Maximum of flows that one neighbour may hold back; it repeats what it says, so that one beyond it is
+/// held back later.
 const MAX_HOLDS: usize = 4096;
 
 /// Returns the flow of a chunk that waits for its turn; `None` for a message that goes before all
@@ -56,26 +53,32 @@ pub(crate) fn flow_of(chunk: &Chunk) -> Option<Flow> {
 struct OfFlow {
     // Its lane in the hop.
     number: u64,
-    // The lane of what passes contents that are late, once there have been such ones.
-    beside: Option<u64>,
     queued: Queue,
     carried: usize,
-    // Those of them that are on the second lane, by their tags.
-    carried_beside: BTreeSet<u64>,
     // Of both.
     bytes: u64,
-    // Where its chunks come from that were asked to hold it back.
-    told: BTreeSet<PortId>,
 }
 
-/// What the neighbour has asked for about a flow.
+/// How a flow is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FlowTurn {
+    /// In turn with the others.
+    Free,
+    /// When there is nothing else to send.
+    Spare,
+    /// Not at all.
+    Held,
+}
+
+/// What the neighbour has said about a flow.
 #[derive(Clone, Copy, Debug)]
 struct Held {
-    mode: HoldMode,
+    // Bytes that may be sent in turn. The last chunk may exceed them.
+    octets: u64,
+    spare: bool,
+    // Since it has had no credit, and when it is free again.
     since: Time,
     until: Time,
-    // Bytes that may be sent all the same. The last chunk may exceed them.
-    credit: u64,
 }
 
 impl OfFlow {
@@ -86,41 +89,15 @@ impl OfFlow {
             ..OfFlow::default()
         }
     }
-
-    /// The lanes in the hop.
-    fn numbers(&self) -> impl Iterator<Item = u64> + use<> {
-        core::iter::once(self.number).chain(self.beside)
-    }
-
-    /// Returns true if contents that are late leave on a lane, which is the first one if any are.
-    fn is_for_late(&self, number: u64) -> bool {
-        number == self.number && !self.queued.late().is_empty()
-    }
-
-    /// Returns true if chunks wait for a lane that may go if the flow may.
-    fn waits(&self, number: u64) -> bool {
-        let is_used = number == self.number || !self.queued.late().is_empty();
-        is_used && self.queued.may_go(self.is_for_late(number))
-    }
-
-    /// Returns the chunks that the hop carries on a lane.
-    fn carried_on(&self, number: u64) -> usize {
-        match number == self.number {
-            true => self.carried - self.carried_beside.len(),
-            false => self.carried_beside.len(),
-        }
-    }
-
-    fn note_uncarried(&mut self, tag: u64) {
-        self.carried -= 1;
-        self.carried_beside.remove(&tag);
-    }
 }
 
 impl Held {
-    /// How the flow is held back now.
-    fn mode_now(&self) -> Option<HoldMode> {
-        (self.mode != HoldMode::All || self.credit == 0).then_some(self.mode)
+    fn turn(&self) -> FlowTurn {
+        match (self.octets, self.spare) {
+            (1.., _) => FlowTurn::Free,
+            (0, true) => FlowTurn::Spare,
+            (0, false) => FlowTurn::Held,
+        }
     }
 }
 
@@ -137,10 +114,8 @@ pub(crate) struct Outbox {
     spare: Turns<u64>,
     next_number: u64,
     held: BTreeMap<Flow, Held>,
-    // Contents of which the neighbour takes nothing.
-    stopped: BTreeMap<(Flow, Guid), Stopped>,
     // What another run of the neighbour no longer holds back.
-    forgotten: Vec<(Flow, Option<Guid>)>,
+    forgotten: Vec<Flow>,
     carrying: BTreeMap<u64, ChunkToSend>,
     queued: usize,
     bytes: u64,
@@ -157,7 +132,6 @@ impl Outbox {
             spare: Turns::new(TURN_BYTES),
             next_number: 0,
             held: BTreeMap::new(),
-            stopped: BTreeMap::new(),
             forgotten: Vec::new(),
             carrying: BTreeMap::new(),
             queued: 0,
@@ -190,12 +164,6 @@ impl Outbox {
         self.flows.len()
     }
 
-    /// Returns the flows of which more than so many bytes are here.
-    pub(crate) fn longer_than(&self, bytes: u64) -> impl Iterator<Item = &Flow> {
-        let longer = self.flows.iter().filter(move |(_, it)| it.bytes > bytes);
-        longer.map(|(flow, _)| flow)
-    }
-
     /// Returns the bytes and chunks of a flow here.
     pub(crate) fn waiting(&self, flow: &Flow) -> (u64, usize) {
         self.flows
@@ -220,45 +188,33 @@ impl Outbox {
         };
         let size = outgoing.chunk.size() as u64;
         let next_number = &mut self.next_number;
-        let mut is_new = false;
-        let of_flow = self.flows.entry(flow).or_insert_with(|| {
-            is_new = true;
-            OfFlow::new(next_number)
-        });
+        let of_flow = self.flows.entry(flow);
+        let of_flow = of_flow.or_insert_with(|| OfFlow::new(next_number));
         self.by_number.insert(of_flow.number, flow);
         of_flow.bytes += size;
         of_flow.queued.push(outgoing);
-        if is_new {
-            self.apply_stops(&flow);
-        }
         self.classify(&flow);
     }
 
-    /// Notes whether the lanes of a flow take part in the turns.
+    /// Notes whether a flow takes part in the turns.
     fn classify(&mut self, flow: &Flow) {
         let Some(of_flow) = self.flows.get(flow) else {
             return;
         };
-        let mode = self.hold_of(flow);
-        for number in of_flow.numbers() {
-            let waits = of_flow.waits(number);
-            let may_go = waits && mode.is_none();
-            match may_go {
-                true => self.turns.join(number),
-                false => self.turns.leave(number),
-            }
-            let is_unserved = may_go && of_flow.carried_on(number) == 0;
-            place(&mut self.unserved, number, is_unserved);
-            match waits && mode == Some(HoldMode::Spare) {
-                true => self.spare.join(number),
-                false => self.spare.leave(number),
-            }
+        let (turn, number) = (self.turn_of(flow), of_flow.number);
+        let waits = !of_flow.queued.is_empty();
+        let may_go = waits && turn == FlowTurn::Free;
+        match may_go {
+            true => self.turns.join(number),
+            false => self.turns.leave(number),
         }
-        let is_left = of_flow.queued.is_empty() && of_flow.carried == 0;
-        if is_left && of_flow.told.is_empty() {
-            for number in of_flow.numbers() {
-                self.by_number.remove(&number);
-            }
+        place(&mut self.unserved, number, may_go && of_flow.carried == 0);
+        match waits && turn == FlowTurn::Spare {
+            true => self.spare.join(number),
+            false => self.spare.leave(number),
+        }
+        if !waits && of_flow.carried == 0 {
+            self.by_number.remove(&number);
             self.flows.remove(flow);
         }
     }
@@ -266,8 +222,7 @@ impl Outbox {
     /// Passes chunks to the hop as far as it takes them; true if there were any.
     pub(crate) fn feed(&mut self, now: Time, hop: &mut Hop, next_tag: &mut u64) -> bool {
         let mut fed = false;
-        while let Some((lane, outgoing)) =
-            self.next_for(|lane| hop.takes(lane), hop.unsent_bytes(), *next_tag)
+        while let Some((lane, outgoing)) = self.next_for(|lane| hop.takes(lane), hop.unsent_bytes())
         {
             let tag = *next_tag;
             *next_tag += 1;
@@ -279,13 +234,11 @@ impl Outbox {
         fed
     }
 
-    /// The next chunk of a lane that the hop takes, in which `unsent` bytes wait; the hop is to carry it
-    /// with this tag.
+    /// The next chunk of a lane that the hop takes, in which `unsent` bytes wait.
     fn next_for(
         &mut self,
         takes: impl Fn(Lane) -> bool,
         unsent: usize,
-        tag: u64,
     ) -> Option<(Lane, ChunkToSend)> {
         if !self.urgent.is_empty() && takes(Lane::Urgent) {
             self.queued -= 1;
@@ -302,16 +255,13 @@ impl Outbox {
         let number = in_turn.or_else(unserved).or_else(spare)?;
         let flow = *self.by_number.get(&number)?;
         let of_flow = self.flows.get_mut(&flow)?;
-        let outgoing = of_flow.queued.pop_front(of_flow.is_for_late(number))?;
+        let outgoing = of_flow.queued.pop_front()?;
         of_flow.carried += 1;
-        if number != of_flow.number {
-            of_flow.carried_beside.insert(tag);
-        }
         self.queued -= 1;
         self.turns.spend(number, outgoing.chunk.size() as u64);
         self.spare.spend(number, outgoing.chunk.size() as u64);
         if let Some(held) = self.held.get_mut(&flow) {
-            held.credit = held.credit.saturating_sub(outgoing.chunk.size() as u64);
+            held.octets = held.octets.saturating_sub(outgoing.chunk.size() as u64);
         }
         self.classify(&flow);
         Some((Lane::Flow(number), outgoing))
@@ -324,7 +274,7 @@ impl Outbox {
         if let Some(flow) = flow_of(&outgoing.chunk)
             && let Some(of_flow) = self.flows.get_mut(&flow)
         {
-            of_flow.note_uncarried(tag);
+            of_flow.carried -= 1;
             of_flow.bytes -= outgoing.chunk.size() as u64;
             self.classify(&flow);
         }
@@ -373,37 +323,35 @@ impl Outbox {
         tags
     }
 
-    /// The neighbour asks to hold back a flow but for `credit` more bytes (0: it takes back what is left
-    /// of earlier credit), or not to any more (`None`). Returns false if it holds too many.
-    pub(crate) fn hold(
+    /// The neighbour says what may be sent of a flow until then; without a lease the flow is free. Returns
+    /// false if it holds back too many.
+    pub(crate) fn note_credit(
         &mut self,
         now: Time,
         flow: Flow,
-        mode: Option<HoldMode>,
+        credit: &Credit,
         until: Time,
-        credit: u64,
     ) -> bool {
-        match mode {
-            Some(_) if self.held.len() >= MAX_HOLDS && !self.held.contains_key(&flow) => {
-                return false;
-            }
-            Some(mode) => {
-                let before = self.held.get(&flow).filter(|held| held.mode == mode);
-                let since = before.filter(|_| credit == 0).map(|held| held.since);
-                let left = before.map_or(0, |held| held.credit);
-                let held = Held {
-                    mode,
-                    since: since.unwrap_or(now),
-                    until,
-                    credit: if credit > 0 {
-                        credit.saturating_add(left)
-                    } else {
-                        0
-                    },
-                };
-                self.held.insert(flow, held);
-            }
-            None => drop(self.held.remove(&flow)),
+        let before = self.held.get(&flow).copied();
+        if credit.lease.is_zero() {
+            self.held.remove(&flow);
+        } else if before.is_none() && self.held.len() >= MAX_HOLDS {
+            return false;
+        } else {
+            let octets = u64::from(credit.octets);
+            let left = before.map_or(0, |held| held.octets);
+            let same = before.filter(|held| octets == 0 && held.spare == credit.spare);
+            let held = Held {
+                octets: if octets > 0 {
+                    left.saturating_add(octets)
+                } else {
+                    0
+                },
+                spare: credit.spare,
+                since: same.map_or(now, |held| held.since),
+                until,
+            };
+            self.held.insert(flow, held);
         }
         self.classify(&flow);
         true
@@ -529,10 +477,9 @@ impl Outbox {
         request.subtract(under_way);
     }
 
-    /// Returns the lanes of a flow, if chunks of it are here.
-    pub(crate) fn lanes_of(&self, flow: &Flow) -> Vec<Lane> {
-        let of_flow = self.flows.get(flow).into_iter();
-        of_flow.flat_map(OfFlow::numbers).map(Lane::Flow).collect()
+    /// Returns the lane of a flow, if chunks of it are here.
+    pub(crate) fn lane_of(&self, flow: &Flow) -> Option<Lane> {
+        self.flows.get(flow).map(|it| Lane::Flow(it.number))
     }
 
     /// Chunks of a flow come back from the hop, in the order in which it got them.
@@ -542,7 +489,7 @@ impl Outbox {
         };
         for tag in tags.into_iter().rev() {
             if let Some(outgoing) = self.carrying.remove(&tag) {
-                of_flow.note_uncarried(tag);
+                of_flow.carried -= 1;
                 of_flow.queued.push_front(outgoing);
                 self.queued += 1;
             }
@@ -550,18 +497,14 @@ impl Outbox {
         self.classify(flow);
     }
 
-    /// How the neighbour wants a flow to be held back now.
-    pub(crate) fn hold_of(&self, flow: &Flow) -> Option<HoldMode> {
-        self.held.get(flow).and_then(Held::mode_now)
+    /// Returns how the neighbour lets a flow be sent now.
+    pub(crate) fn turn_of(&self, flow: &Flow) -> FlowTurn {
+        self.held.get(flow).map_or(FlowTurn::Free, Held::turn)
     }
 
-    /// Returns the bytes of a flow that may still be sent, if the neighbour holds it back.
+    /// Returns the bytes of a flow that may still be sent in turn, unless it is free.
     pub(crate) fn credit_of(&self, flow: &Flow) -> Option<u64> {
-        let held = self.held.get(flow)?;
-        Some(match held.mode {
-            HoldMode::All => held.credit,
-            HoldMode::Spare => 0,
-        })
+        self.held.get(flow).map(|held| held.octets)
     }
 
     /// Returns the flows that the neighbour holds back.
@@ -569,26 +512,19 @@ impl Outbox {
         self.held.keys()
     }
 
-    /// Returns what has not been sent since `before` because the neighbour holds it back, with the bytes
-    /// that are queued of each.
-    pub(crate) fn stuck(&self, before: Time) -> impl Iterator<Item = (Stuck, u64)> {
-        let is_meant = move |it: &Held| it.mode_now() == Some(HoldMode::All) && it.since <= before;
+    /// Returns the flows of which nothing has been sent since `before` because the neighbour holds them
+    /// back, with the bytes that are queued of each.
+    pub(crate) fn stuck(&self, before: Time) -> impl Iterator<Item = (Flow, u64)> {
+        let is_meant = move |it: &Held| it.turn() == FlowTurn::Held && it.since <= before;
         let held = self.held.iter().filter(move |(_, it)| is_meant(it));
-        let held = held.map(|(flow, _)| (*flow, None));
-        let all = held.chain(self.stopped_since(before));
-        let queued = all.filter_map(|(flow, content)| {
-            let queued = &self.flows.get(&flow)?.queued;
-            let bytes = content.map_or(queued.bytes(), |content| queued.bytes_of(&content));
-            Some(((flow, content), bytes))
-        });
+        let queued = held.map(|(flow, _)| (*flow, self.queued_of(flow)));
         queued.filter(|(_, bytes)| *bytes > 0)
     }
 
-    /// Removes and returns the newest queued chunk of a flow, or of a content of it. Of a whole flow: of
-    /// the content that has most here.
-    pub(crate) fn take_newest(&mut self, (flow, content): &Stuck) -> Option<ChunkToSend> {
+    /// Removes and returns the newest queued chunk of the content of a flow that has most here.
+    pub(crate) fn take_newest(&mut self, flow: &Flow) -> Option<ChunkToSend> {
         let of_flow = self.flows.get_mut(flow)?;
-        let outgoing = of_flow.queued.take_newest(content.as_ref())?;
+        let outgoing = of_flow.queued.take_newest()?;
         let bytes = outgoing.chunk.size() as u64;
         of_flow.bytes -= bytes;
         self.bytes -= bytes;
@@ -597,8 +533,24 @@ impl Outbox {
         Some(outgoing)
     }
 
-    /// A hold that was not repeated ends.
-    pub(crate) fn end_hold(&mut self, now: Time, flow: &Flow) {
+    /// Takes the newest waiting chunks of a flow, as far as they are bound to another router than `at`. Returns
+    /// them from old to new.
+    pub(crate) fn take_bound_elsewhere(&mut self, flow: &Flow, at: &Guid) -> Vec<ChunkToSend> {
+        let mut taken = Vec::new();
+        while let Some(newest) = self.take_newest(flow) {
+            let address = newest.chunk.header.destination_address;
+            if address.is_none() || address == *at {
+                self.push(newest);
+                break;
+            }
+            taken.push(newest);
+        }
+        taken.reverse();
+        taken
+    }
+
+    /// A lease that was not renewed ends.
+    pub(crate) fn end_lease(&mut self, now: Time, flow: &Flow) {
         if self.held.get(flow).is_some_and(|held| held.until <= now) {
             self.held.remove(flow);
             self.classify(flow);
@@ -609,34 +561,12 @@ impl Outbox {
     pub(crate) fn forget_holds(&mut self) {
         let held: Vec<Flow> = core::mem::take(&mut self.held).into_keys().collect();
         held.iter().for_each(|flow| self.classify(flow));
-        let stopped = self.forget_stops();
-        let held = held.into_iter().map(|flow| (flow, None));
-        self.forgotten.extend(held.chain(stopped));
+        self.forgotten.extend(held);
     }
 
-    /// Returns what has been forgotten since the last call: flows, and contents.
-    pub(crate) fn take_forgotten(&mut self) -> Vec<(Flow, Option<Guid>)> {
+    /// Returns the flows that have been forgotten since the last call.
+    pub(crate) fn take_forgotten(&mut self) -> Vec<Flow> {
         core::mem::take(&mut self.forgotten)
-    }
-
-    /// Returns the ports that were asked to hold back a flow.
-    pub(crate) fn told(&self, flow: &Flow) -> impl Iterator<Item = PortId> {
-        let told = self.flows.get(flow).into_iter();
-        told.flat_map(|it| it.told.iter().copied())
-    }
-
-    /// Notes that a port is asked to hold back a flow; false if it was asked before.
-    pub(crate) fn note_told(&mut self, flow: &Flow, port: PortId) -> bool {
-        let of_flow = self.flows.get_mut(flow);
-        of_flow.is_some_and(|it| it.told.insert(port))
-    }
-
-    /// The ports that were asked may resume.
-    pub(crate) fn take_told(&mut self, flow: &Flow) -> BTreeSet<PortId> {
-        let of_flow = self.flows.get_mut(flow);
-        let told = of_flow.map_or(BTreeSet::new(), |it| core::mem::take(&mut it.told));
-        self.classify(flow);
-        told
     }
 }
 

@@ -1,6 +1,7 @@
 //! A chunk is as long as its path can afford: no fixed size would bring a file much sooner.
 
 mod chain;
+mod support;
 
 use core::time::Duration;
 

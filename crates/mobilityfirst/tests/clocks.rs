@@ -1,10 +1,10 @@
 //! Clocks that are wrong, or are set while nodes run.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod support;
 mod world;
 
 use core::time::Duration;
-use std::rc::Rc;
 
 use whimbrel_core::WallClock;
 use whimbrel_mobilityfirst::host::ClockDifference;
@@ -16,7 +16,7 @@ const DAY: i64 = 24 * HOUR;
 const BUFFER: usize = 32_768;
 
 /// A world whose first host, which serves `content`, has a clock ahead by so many milliseconds.
-fn serving_ahead(millis: i64, content: &Rc<Content>) -> World {
+fn serving_ahead(millis: i64, content: &Content) -> World {
     let mut world = World::with_clock(BUFFER, WALL.shifted(millis));
     let server = world.attach(0);
     world.serve(server, content);
@@ -24,7 +24,7 @@ fn serving_ahead(millis: i64, content: &Rc<Content>) -> World {
 }
 
 /// Fetches the content at the second host, which takes less than a second.
-fn assert_fetched(world: &mut World, content: &Rc<Content>, when: &str) {
+fn assert_fetched(world: &mut World, content: &Content, when: &str) {
     let reader = world.attach(1);
     world.get(reader, 1, content, false);
     let done = world.run_until(Duration::from_secs(1), |world| world.has(reader, 1));

@@ -1,6 +1,7 @@
 //! A site whose name server is out of reach: what is local works as if it were there.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod support;
 mod world;
 
 use core::time::Duration;

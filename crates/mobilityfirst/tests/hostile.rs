@@ -1,6 +1,7 @@
 //! Messages of who has not seen a request.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod support;
 mod world;
 
 use core::time::Duration;

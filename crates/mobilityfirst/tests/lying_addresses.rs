@@ -2,6 +2,7 @@
 
 #[allow(dead_code, reason = "other tests use the rest")]
 mod multihoming;
+mod support;
 
 use core::time::Duration;
 

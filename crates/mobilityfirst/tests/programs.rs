@@ -1,5 +1,6 @@
 //! Local programs of two hosts at one router: messages between them, and which programs are served.
 
+mod support;
 mod world;
 
 use core::time::Duration;

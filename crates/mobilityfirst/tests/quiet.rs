@@ -4,21 +4,20 @@
 use core::time::Duration;
 use std::collections::BTreeSet;
 
-use bytes::Bytes;
-use whimbrel_content::{ChunkSize, ChunkTree};
-use whimbrel_core::{SeededRng, Time, WallClock};
+use whimbrel_core::{SeededRng, Time};
 use whimbrel_gnrs::KeyPair;
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
-use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, Publish, ReadChunk};
-use whimbrel_mobilityfirst::router::{ProxyPolicy, Router, RouterConfig, store::StoreLimits};
-use whimbrel_mobilityfirst::wire::{ContentKind, Reliability};
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
+use whimbrel_mobilityfirst::router::Router;
 use whimbrel_sim::link::LinkSpec;
 use whimbrel_sim::testbed::Net;
 use whimbrel_sim::{AnyMachine, Direction, DuplexLink};
 
-const WALL: WallClock = WallClock::new(1_767_225_600_000);
-const APP: u32 = 1;
+mod support;
+
+use support::{APP, Content, WALL, get, router_config};
+
 const DAY: Duration = Duration::from_secs(24 * 3600);
 /// Bytes of UDP and IPv6 headers.
 const OVERHEAD: u64 = 48;
@@ -38,22 +37,7 @@ fn quiet(keys: &KeyPair) -> HopConfig {
 
 fn router() -> AnyMachine<HostEvent> {
     let keys = KeyPair::from_secret(&[1; 32]);
-    let config = RouterConfig {
-        guid: keys.guid(),
-        wall: WALL,
-        hop: quiet(&keys),
-        buffer_packets: 32_768,
-        store: StoreLimits {
-            total: 1 << 30,
-            per_flow: 256 << 20,
-            lifetime: Duration::from_secs(600),
-        },
-        routes: Vec::new(),
-        default_route: None,
-        name_servers: Vec::new(),
-        proxy: ProxyPolicy::default(),
-        split: whimbrel_mobilityfirst::split::SplitConfig::default(),
-    };
+    let config = router_config(keys.guid(), quiet(&keys));
     AnyMachine::new(
         Router::new(config, SeededRng::new(1)),
         |never| match never {},
@@ -76,8 +60,7 @@ struct World {
     server: usize,
     client: usize,
     link: usize,
-    tree: ChunkTree,
-    bytes: Bytes,
+    content: Content,
     complete: Option<Time>,
     // Of the chunks that came, as powers of two.
     sizes: BTreeSet<u8>,
@@ -108,7 +91,7 @@ impl World {
                         chunk_log2,
                         ..
                     } => {
-                        let chunk = self.read(index, chunk_log2);
+                        let chunk = self.content.read(index, chunk_log2);
                         self.request(self.server, LocalRequest::ReadDone { read, chunk });
                     }
                     LocalEvent::Complete { .. } => self.complete = Some(self.net.now()),
@@ -119,18 +102,6 @@ impl World {
                 return;
             }
         }
-    }
-
-    fn read(&self, index: u32, chunk_log2: u8) -> Option<ReadChunk> {
-        let size = ChunkSize::from_code(chunk_log2)?;
-        let range = size.range(index.into(), self.bytes.len() as u64)?;
-        let mut proof = Vec::new();
-        self.tree.proof(index.into(), size).ok()?.encode(&mut proof);
-        let data = self.bytes.slice(range.start as usize..range.end as usize);
-        Some(ReadChunk {
-            proof: proof.into(),
-            data,
-        })
     }
 
     /// Bytes handed to the quiet link so far, both ways, with their headers.
@@ -150,7 +121,7 @@ fn world() -> World {
 }
 
 /// A server, of a content of `len` bytes, and a client at a router, by links of these rates.
-fn world_of(to_server: u64, to_client: u64, len: u32) -> World {
+fn world_of(to_server: u64, to_client: u64, len: usize) -> World {
     let mut net = Net::new(5);
     let router = net.add_mortal("router", router());
     let server = net.add_mortal("server", host(2));
@@ -160,27 +131,16 @@ fn world_of(to_server: u64, to_client: u64, len: u32) -> World {
         .expect("a link");
     net.connect(client, router, &at(to_client, 1))
         .expect("a link");
-    let bytes: Bytes = (0..len)
-        .map(|at| (at.wrapping_mul(at) >> 7) as u8)
-        .collect::<Vec<u8>>()
-        .into();
-    let tree = ChunkTree::from_reader(&bytes[..], ChunkSize::MIN, &mut |_| {}).expect("a tree");
     let mut world = World {
         net,
         server,
         client,
         link: 0,
-        tree,
-        bytes,
+        content: Content::new(len, 1),
         complete: None,
         sizes: BTreeSet::new(),
     };
-    let publish = Publish {
-        content: world.tree.root(),
-        content_len: world.bytes.len() as u64,
-        kind: ContentKind::File,
-        file_name: String::new(),
-    };
+    let publish = world.content.publish();
     world.run(Duration::from_secs(5));
     world.request(server, LocalRequest::Publish(publish));
     world.run(Duration::from_secs(60));
@@ -189,16 +149,7 @@ fn world_of(to_server: u64, to_client: u64, len: u32) -> World {
 
 fn fetch(world: &mut World) -> Duration {
     let begin = world.net.now();
-    let get = Get {
-        request: 1,
-        content: world.tree.root(),
-        chunk_log2: 20,
-        in_order: false,
-        reliability: Reliability::Nack,
-        nack_timeout_ms: 0,
-        credit: 16,
-        resume: Bytes::new(),
-    };
+    let get = get(1, world.content.name(), 20);
     world.request(world.client, LocalRequest::Get(get));
     world.run(Duration::from_secs(600));
     world.complete.expect("the transfer").since(begin)

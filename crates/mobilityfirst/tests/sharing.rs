@@ -4,57 +4,23 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
-use whimbrel_content::{ChunkSize, ChunkTree};
-use whimbrel_core::{Guid, SeededRng, Time, WallClock};
-use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig, StoreLimits as RecordLimits};
+use whimbrel_core::{Guid, SeededRng, Time};
+use whimbrel_gnrs::KeyPair;
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
-use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, Publish, ReadChunk};
-use whimbrel_mobilityfirst::router::{ProxyPolicy, Router, RouterConfig, store::StoreLimits};
-use whimbrel_mobilityfirst::wire::{ContentKind, Reliability};
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
+use whimbrel_mobilityfirst::router::{Router, RouterConfig};
 use whimbrel_sim::link::{LinkSpec, QueueLimit};
 use whimbrel_sim::testbed::{Fault, Net};
 use whimbrel_sim::{AnyMachine, DuplexLink, NodeId};
 
-const WALL: WallClock = WallClock::new(1_767_225_600_000);
+mod support;
+
+use support::{APP, Content, OVERHEAD, WALL, get, name_server, no_records, router_config};
+
 const MIB: usize = 1 << 20;
 const FULL: u64 = 500_000_000;
 const DELAY: Duration = Duration::from_millis(1);
-/// Bytes that Ethernet, IP and UDP add to a frame.
-const OVERHEAD: u32 = 66;
-/// The program on each host.
-const APP: u32 = 1;
-
-struct Content {
-    bytes: Bytes,
-    tree: ChunkTree,
-}
-
-impl Content {
-    fn new(len: usize, seed: u64) -> Content {
-        let mut rng = SeededRng::new(seed);
-        let words = (0..len.div_ceil(8)).flat_map(|_| rng.next_word().to_le_bytes());
-        let bytes: Vec<u8> = words.take(len).collect();
-        let tree = ChunkTree::from_reader(&bytes[..], ChunkSize::MIN, &mut |_| {}).expect("a tree");
-        Content {
-            bytes: bytes.into(),
-            tree,
-        }
-    }
-
-    fn read(&self, index: u32, chunk_log2: u8) -> Option<ReadChunk> {
-        let chunk_size = ChunkSize::from_code(chunk_log2)?;
-        let range = chunk_size.range(index.into(), self.bytes.len() as u64)?;
-        let mut proof = Vec::new();
-        let proven = self.tree.proof(index.into(), chunk_size);
-        proven.ok()?.encode(&mut proof);
-        Some(ReadChunk {
-            proof: proof.into(),
-            data: self.bytes.slice(range.start as usize..range.end as usize),
-        })
-    }
-}
 
 /// What a client's program has seen.
 #[derive(Default)]
@@ -89,33 +55,6 @@ fn link(rate: u64) -> DuplexLink {
     DuplexLink::symmetric(spec)
 }
 
-fn router_config(number: u8, name_servers: Vec<u32>) -> RouterConfig {
-    let keys = KeyPair::from_secret(&[100 + number; 32]);
-    let guid = keys.guid();
-    RouterConfig {
-        guid,
-        wall: WALL,
-        hop: HopConfig::sealed(&keys, [number; 32], 1472),
-        buffer_packets: 32_768,
-        store: StoreLimits {
-            total: 1 << 30,
-            per_flow: 256 << 20,
-            lifetime: Duration::from_secs(600),
-        },
-        routes: Vec::new(),
-        default_route: None,
-        name_servers,
-        proxy: ProxyPolicy::default(),
-        split: whimbrel_mobilityfirst::split::SplitConfig::default(),
-    }
-}
-
-fn name_server() -> AnyMachine<HostEvent> {
-    let store = MemoryStore::new(RecordLimits::default());
-    let server = Server::new(ServerConfig::default(), WALL, [7; 32], store);
-    AnyMachine::new(server, |event| panic!("{event:?}"))
-}
-
 impl World {
     /// The server's link has the first rate, each client's one of the others.
     fn new(server: u64, clients: &[u64]) -> World {
@@ -133,10 +72,15 @@ impl World {
     fn with_places(server: u64, between: u64, clients: &[(u64, usize)], routers: u8) -> World {
         let mut net = Net::new(7);
         // One router alone keeps the names of its hosts.
-        let names = (routers > 1).then(|| net.add_mortal("names", name_server()));
+        let names = (routers > 1).then(|| net.add_mortal("names", name_server(no_records())));
         let routers: Vec<usize> = (1..=routers)
             .map(|number| {
-                let config = router_config(number, names.iter().map(|_| 0).collect());
+                let keys = KeyPair::from_secret(&[100 + number; 32]);
+                let hop = HopConfig::sealed(&keys, [number; 32], 1472);
+                let config = RouterConfig {
+                    name_servers: names.iter().map(|_| 0).collect(),
+                    ..router_config(keys.guid(), hop)
+                };
                 let machine = Router::new(config, SeededRng::new(number.into()));
                 let machine = AnyMachine::new(machine, |never| match never {});
                 let router = net.add_mortal(&format!("router {number}"), machine);
@@ -213,30 +157,15 @@ impl World {
 
     fn serve(&mut self, len: usize, seed: u64) -> Guid {
         let content = Content::new(len, seed);
-        let name = content.tree.root();
+        let (name, publish) = (content.name(), content.publish());
         self.contents.insert(name, content);
-        let publish = Publish {
-            content: name,
-            content_len: len as u64,
-            kind: ContentKind::File,
-            file_name: String::new(),
-        };
         self.request(self.server, LocalRequest::Publish(publish));
         self.run(Duration::from_millis(100));
         name
     }
 
     fn get(&mut self, client: usize, content: Guid) {
-        let get = Get {
-            request: 1,
-            content,
-            chunk_log2: self.chunk_log2,
-            in_order: false,
-            reliability: Reliability::Nack,
-            nack_timeout_ms: 0,
-            credit: 16,
-            resume: Bytes::new(),
-        };
+        let get = get(1, content, self.chunk_log2);
         self.request(self.clients[client], LocalRequest::Get(get));
     }
 

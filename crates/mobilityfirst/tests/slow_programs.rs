@@ -1,5 +1,6 @@
 //! Programs that stop or read slowly harm nobody but themselves.
 
+mod support;
 mod world;
 
 use core::time::Duration;
@@ -17,7 +18,7 @@ const MIB: usize = 1 << 20;
 const LONG: Duration = Duration::from_secs(60);
 
 /// Two hosts; a program of host 1 serves these contents.
-fn serving(lens: &[usize]) -> (World, Vec<std::rc::Rc<Content>>) {
+fn serving(lens: &[usize]) -> (World, Vec<Content>) {
     let mut world = World::with_buffers(BUFFER);
     let server = world.attach(1);
     let contents: Vec<_> = lens
@@ -32,7 +33,7 @@ fn serving(lens: &[usize]) -> (World, Vec<std::rc::Rc<Content>>) {
 }
 
 /// The host that has stopped programs still fetches, serves and answers.
-fn assert_host_is_well(world: &mut World, content: &std::rc::Rc<Content>) {
+fn assert_host_is_well(world: &mut World, content: &Content) {
     let (reader, pinger) = (world.attach(0), world.attach(1));
     let own = Content::new(3 * MIB, 99);
     world.serve(reader, &own);

@@ -12,9 +12,8 @@ use whimbrel_mobilityfirst::chunk::{Chunk, Message};
 use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, greeting};
 use whimbrel_mobilityfirst::wire;
 use whimbrel_mobilityfirst::wire::{
-    ChunkRanges, ContentKind, Control, ControlCode, Data, DropReason, Echo, Hold, HoldMode,
-    NetworkHeader, Notice, Presence, PresenceCode, Reliability, Request, ServiceId, Stop,
-    Transport, UpperProtocol,
+    ChunkRanges, ContentKind, Control, ControlCode, Credit, Data, DropReason, Echo, NetworkHeader,
+    Notice, Presence, PresenceCode, Reliability, Request, ServiceId, Transport, UpperProtocol,
 };
 
 const CLIENT: Guid = Guid([0xc1; 32]);
@@ -197,17 +196,11 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
         version: 1_767_225_600_000_000,
         code: ControlCode::Registered,
     };
-    let hold = Control::Hold(Hold {
+    let credit = Control::Credit(Credit {
         source: SERVER,
         destination: CLIENT,
-        mode: Some(HoldMode::All),
-        credit: 16_384,
-        lease: Duration::from_secs(3),
-    });
-    let stop = Control::Stop(Stop {
-        source: SERVER,
-        destination: CLIENT,
-        content: CONTENT,
+        octets: 16_384,
+        spare: false,
         lease: Duration::from_secs(3),
     });
     let left = to_router(
@@ -269,14 +262,9 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
         ),
         ("outcome", "Outcome: registered", control(&outcome)),
         (
-            "hold",
-            "Hold: 16 KiB more of a flow, and then nothing, for 3 s",
-            control(&hold),
-        ),
-        (
-            "stop",
-            "Stop: nothing of a content for 3 s, others of its flow as before",
-            control(&stop),
+            "credit",
+            "Credit: 16 KiB more of a flow, and then nothing, for 3 s",
+            control(&credit),
         ),
         (
             "ask",

@@ -302,7 +302,7 @@ impl Registration {
     fn lifetime_on(&self, ports: &[PortId], links: &Links) -> Duration {
         let rates = ports
             .iter()
-            .filter_map(|port| links.state(*port).delivery_rate);
+            .filter_map(|port| links.neighbours.state(*port).delivery_rate);
         let renewals = rates.min().map_or(Duration::ZERO, |slowest| {
             let millis = RENEWAL_BYTES * RENEWAL_SHARE * 1_000 / slowest.max(1);
             Duration::from_millis(millis).min(MAX_SLOW_LIFETIME / 3)

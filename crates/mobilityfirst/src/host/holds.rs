@@ -8,7 +8,7 @@ use super::{Host, Way};
 use crate::chunk::{Chunk, Flow};
 use crate::links::Links;
 use crate::next_hops::NextHops;
-use crate::wire::{Hold, Stop};
+use crate::wire::Credit;
 
 /// What the links say of a receiver while chunks are read for it.
 pub(super) struct Ahead<'a> {
@@ -34,48 +34,36 @@ impl Ahead<'_> {
 
     /// Returns the port by which a flow goes that is not divided here.
     fn undivided_port(&self, way: Way, flow: &Flow) -> Option<PortId> {
-        let is_divided =
-            self.are_several && way == Way::Uplink && self.links.may_divide(flow, &self.hops);
+        let is_divided = self.are_several
+            && way == Way::Uplink
+            && self.links.division.may_divide(flow, &self.hops);
         self.port(way).filter(|_| !is_divided)
     }
 
     /// Returns true if what goes to a receiver is held back.
     pub(super) fn is_held(&self, way: Way, client: Guid) -> bool {
-        let (links, flow) = (self.links, self.flow_to(client));
+        let flow = self.flow_to(client);
+        let is_held = |port| self.links.at(port).is_some_and(|link| link.is_held(&flow));
         if self.are_several && way == Way::Uplink {
-            return self.hops.iter().all(|it| links.is_held(it.port, &flow));
+            return self.hops.iter().all(|it| is_held(it.port));
         }
         let port = self.port(way);
-        port.is_some_and(|port| links.is_held(port, &flow))
+        port.is_some_and(is_held)
     }
 
     /// Returns true if a chunk of a content should wait for the end of a hold.
     pub(super) fn should_get_ready(&self, way: Way, client: Guid, content: &Guid) -> bool {
         let flow = self.flow_to(client);
         let port = self.undivided_port(way, &flow);
-        port.is_some_and(|port| self.links.should_get_ready(port, &flow, content))
-    }
-
-    /// Returns true if a router takes nothing of a content for now.
-    pub(super) fn is_stopped(&self, way: Way, client: Guid, content: &Guid) -> bool {
-        let flow = self.flow_to(client);
-        let port = self.undivided_port(way, &flow);
-        port.is_some_and(|port| self.links.is_stopped(port, &flow, content))
-    }
-
-    /// Returns true if one more chunk of what is sent already would wait for so long that others are read
-    /// before it.
-    pub(super) fn is_behind(&self, way: Way, client: Guid) -> bool {
-        let flow = self.flow_to(client);
-        let port = self.undivided_port(way, &flow);
-        port.is_some_and(|port| self.links.is_behind(port, &flow))
+        let link = port.and_then(|port| self.links.at(port));
+        link.is_some_and(|link| link.should_get_ready(&flow, content))
     }
 
     /// Returns true if one more chunk would not wait long.
     pub(super) fn has_room(&self, way: Way, client: Guid) -> bool {
         let (links, flow) = (self.links, self.flow_to(client));
         match self.undivided_port(way, &flow) {
-            Some(port) => links.has_room_for(port, &flow),
+            Some(port) => links.at(port).is_some_and(|link| link.has_room_for(&flow)),
             None => links.has_room_to_divide(&flow, &self.hops),
         }
     }
@@ -88,9 +76,8 @@ impl Host {
         if self.links.take_resumed() {
             self.uploads.go_on_with_held();
         }
-        let is_late = self.links.look_for_late(now);
         let (links, uplinks) = (&self.links, &self.uplinks);
-        if !is_late && !links.ports().any(|port| links.has_room(port)) {
+        if !links.ports().any(|port| links.has_room(port)) {
             return false;
         }
         let ahead = Ahead {
@@ -103,16 +90,9 @@ impl Host {
         self.uploads.read_ahead(now, &ahead, &mut self.effects)
     }
 
-    /// Handles a neighbour's message Hold about flows that this host sends through it.
-    pub(super) fn handle_hold(&mut self, now: Time, port: PortId, hold: &Hold) {
-        if !self.links.hold(now, port, hold) {
-            self.effects.drop("too-many-holds");
-        }
-    }
-
-    /// Handles a neighbour's message Stop about a content that this host sends through it.
-    pub(super) fn handle_stop(&mut self, now: Time, port: PortId, stop: &Stop) {
-        if !self.links.stop(now, port, stop) {
+    /// Handles a neighbour's message Credit about a flow that this host sends through it.
+    pub(super) fn handle_credit(&mut self, now: Time, port: PortId, credit: &Credit) {
+        if !self.links.note_credit(now, port, credit) {
             self.effects.drop("too-many-holds");
         }
     }

@@ -16,7 +16,7 @@ use whimbrel_core::{Guid, PortId, PortOrigin};
 
 use super::LinkPolicy;
 use super::clocks::EARLIEST_UNIX_MS;
-use crate::links::Links;
+use crate::links::{Link, Links};
 
 /// Bytes of the headers of IPv4 and UDP, which count as the frames that they carry do (RFC 791
 /// without options, RFC 768).
@@ -386,7 +386,7 @@ impl Interfaces {
             return;
         };
         let period = self.terms_of(port, links).quota_period;
-        let (frames, bytes) = links.traffic(port);
+        let (frames, bytes) = links.at(port).map_or((0, 0), Link::traffic);
         let bytes = bytes + frames * HEADERS;
         let usage = self.usage.entry(number).or_default();
         if let Some((former, carried)) = usage.port.filter(|(former, _)| *former != port) {
@@ -462,11 +462,12 @@ impl Interfaces {
         let number = number_of(port, links)?;
         let info = links.info(port)?;
         let terms = self.terms_of(port, links);
-        let state = links.state(port);
+        let state = links.neighbours.state(port);
+        let min_rtt = links.at(port).and_then(Link::min_rtt);
         let usage = self.usage.get(&number).copied().unwrap_or_default();
         let judged = self.verdicts.get(&port).copied().unwrap_or(Verdict::Used);
         let verdict = match judged {
-            Verdict::Used if !links.has_carrier(port) => Verdict::NoCarrier,
+            Verdict::Used if !links.at(port).is_some_and(Link::has_carrier) => Verdict::NoCarrier,
             Verdict::Used if !links.is_up(port) => Verdict::Silent,
             Verdict::Used if !chosen => Verdict::Policy,
             judged => judged,
@@ -481,7 +482,7 @@ impl Interfaces {
             cost: terms.cost,
             metered: terms.metered,
             rate_bps: state.delivery_rate.map(|rate| rate * 8),
-            rtt_ms: links.min_rtt(port).map(|rtt| rtt.as_secs_f64() * 1e3),
+            rtt_ms: min_rtt.map(|rtt| rtt.as_secs_f64() * 1e3),
             bytes: usage.total(),
             bytes_of_period: usage.of_period(),
             quota: terms.quota,

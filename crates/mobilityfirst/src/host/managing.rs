@@ -42,7 +42,7 @@ impl Host {
             self.send_again(waiting);
         }
         for (port, shut) in review.shut {
-            self.links.set_shut(now, port, shut);
+            self.links.neighbours.set_shut(now, port, shut);
         }
         let uplink = self.uplink();
         if review.gained && uplink.is_up {
@@ -66,7 +66,7 @@ impl Host {
 
     /// Returns the names that neighbours of configured links have proven, by the links' numbers.
     pub fn proven_names(&self) -> BTreeMap<u32, Guid> {
-        self.links.proven_names()
+        self.links.neighbours.proven_names()
     }
 
     /// Returns what has been used of the links' quotas, by their numbers: for the next run's

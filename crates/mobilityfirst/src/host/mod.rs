@@ -34,10 +34,12 @@ use whimbrel_core::{
 use whimbrel_link::Pacing;
 
 use crate::chunk::{Chunk, Flow, Message};
-use crate::links::{ChunkToSend, LEFT_OVER, LinkEvent, Links, MAX_TURNS};
+use crate::links::callers::CallersStatus;
+use crate::links::{ChunkToSend, LEFT_OVER, Link, LinkEvent, Links, MAX_TURNS};
 use crate::local::{LocalEvent, LocalRequest, ReadChunk};
 use crate::next_hops::Divisions;
 use crate::split::SplitConfig;
+use crate::taken::MIN_GUARD;
 use crate::wire::{NetworkHeader, ServiceId, Transport, UpperProtocol};
 use attach::{Registration, Terms};
 pub use clocks::ClockDifference;
@@ -255,7 +257,7 @@ impl Host {
                 self.effects.tell(app, event);
             }
             LocalRequest::Callers { request, change } => {
-                let status = self.links.manage_callers(now, &change);
+                let status = CallersStatus::manage(&mut self.links.neighbours, now, &change);
                 let json = serde_json::to_string(&status).unwrap_or_default();
                 let event = LocalEvent::Status { request, json };
                 self.effects.tell(app, event);
@@ -283,7 +285,7 @@ impl Host {
             source: self.guid,
             destination: ready.to,
         };
-        self.links.note_more(&flow, ready.more);
+        self.links.division.note_more(&flow, ready.more);
         let (key, index, data) = (ready.key, ready.index, Transport::Data(ready.data));
         let at = (ready.to, ready.address);
         if !self.send_transport(ready.way, service, at, ready.request_id, &data) {
@@ -425,7 +427,7 @@ impl Host {
             LinkEvent::Restarted(..) => {}
             LinkEvent::Received { port, bytes, room } => self.handle_chunk(now, port, &bytes, room),
             // A host forwards nothing.
-            LinkEvent::Hold { .. } | LinkEvent::Stop { .. } | LinkEvent::Pace { .. } => {}
+            LinkEvent::Credit { .. } | LinkEvent::Pace { .. } => {}
             LinkEvent::Delivered(carried, chunk) => {
                 self.effects.counters.chunks_sent += 1;
                 if let Some(chunk) = chunk
@@ -433,7 +435,8 @@ impl Host {
                 {
                     let way = self.uplinks.way_back(carried.port);
                     let client = chunk.header.destination;
-                    let guard = self.links.repeat_guard(carried.port, chunk.size());
+                    let link = self.links.at(carried.port);
+                    let guard = link.map_or(MIN_GUARD, |link| link.repeat_guard(chunk.size()));
                     let uploads = &mut self.uploads;
                     uploads.note_delivered(now, way, client, &data, guard);
                 }
@@ -522,7 +525,7 @@ impl Host {
 
     /// Returns the port of an inbound peer that has proven this name.
     fn port_of_caller(&self, name: &Guid) -> Option<PortId> {
-        let mut ports = self.links.ports_of(name);
+        let mut ports = self.links.neighbours.ports_of(name);
         ports.find(|port| !self.uplinks.has(*port) && self.links.is_up(*port))
     }
 
@@ -552,11 +555,12 @@ impl Host {
     }
 
     fn way_by(&self, port: Option<PortId>, router: Option<Guid>) -> Uplink {
+        let link = port.and_then(|port| self.links.at(port));
         Uplink {
             is_up: port.is_some(),
             router,
-            round_trip: port.and_then(|port| self.links.min_rtt(port)),
-            is_measuring: port.is_some_and(|port| self.links.is_measuring(port)),
+            round_trip: link.and_then(Link::min_rtt),
+            is_measuring: link.is_some_and(Link::is_measuring),
         }
     }
 }

@@ -7,6 +7,7 @@ use super::upload::Presence;
 use super::{Host, Way};
 use crate::chunk::{Chunk, Flow};
 use crate::chunk_size::Path;
+use crate::links::AskedBy;
 use crate::room::Room;
 use crate::wire::{
     Control, Data, Echo, NetworkHeader, Notice, Request, ServiceId, Transport, UpperProtocol,
@@ -69,8 +70,11 @@ impl Host {
         }
         // Chunks stuck on a link that is down, or is no longer used, are not under way.
         if let Some(port) = self.uplinks.port_by(way, &self.links) {
-            let asks = (&header.source, header.extensions.request);
-            self.links.subtract_under_way(port, asks, &mut request);
+            let asks = AskedBy {
+                client: header.source,
+                id: header.extensions.request,
+            };
+            self.links.subtract_under_way(port, &asks, &mut request);
         }
         if request.chunks.is_empty() && !wants_none {
             return;
@@ -87,7 +91,7 @@ impl Host {
         let path = Path {
             bytes: self.uploads.catalogue().len_of(&request.content),
             hops: header.links_behind(),
-            rate: port.and_then(|port| self.links.rate_to(port)),
+            rate: port.and_then(|port| self.links.neighbours.rate_to(port)),
             is_divided: are_several || header.service.has(ServiceId::MULTIHOMING),
         };
         request.fitted_to(&path)
@@ -121,8 +125,7 @@ impl Host {
                     self.renew(now);
                 }
             }
-            Control::Hold(hold) => self.handle_hold(now, port, &hold),
-            Control::Stop(stop) => self.handle_stop(now, port, &stop),
+            Control::Credit(credit) => self.handle_credit(now, port, &credit),
             Control::Pace(pace) => self.links.note_pace(now, port, &pace),
             Control::Attach { .. } | Control::Register { .. } => {
                 self.effects.drop("attach-to-a-host")

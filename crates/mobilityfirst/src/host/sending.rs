@@ -44,7 +44,7 @@ impl Host {
         }
         if spread == Spread::Divide
             && hops.best().is_some()
-            && self.links.may_divide(&chunk.flow(), &hops)
+            && self.links.division.may_divide(&chunk.flow(), &hops)
         {
             let outgoing = ChunkToSend {
                 chunk,

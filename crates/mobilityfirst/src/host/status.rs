@@ -119,7 +119,7 @@ pub struct HostStatus {
 impl Host {
     /// Notes that a configured neighbour's host name cannot be looked up.
     pub fn note_look_up_failure(&mut self, failure: LookUpFailure) {
-        self.links.note_look_up_failure(failure);
+        self.links.neighbours.note_look_up_failure(failure);
     }
 
     /// Returns the used packets of the back-pressure buffer, and its capacity.
@@ -149,12 +149,12 @@ impl Host {
             downloads: self.downloads.len(),
             published: self.uploads.catalogue().len(),
             uploads: self.uploads.len(),
-            links: self.links.status(now),
+            links: self.links.neighbours.status(now),
             shut: self.uplinks.interfaces.shut(&self.links),
-            callers: self.links.callers_total(),
+            callers: self.links.neighbours.callers_total(),
             reception: self.links.reception(),
-            unresolved: self.links.unresolved(now),
-            divided: self.links.divided(now),
+            unresolved: self.links.neighbours.unresolved(now),
+            divided: self.links.division.status(&self.links.neighbours, now),
             counters: self.effects.counters.clone(),
         }
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use whimbrel_core::{Guid, GuidPrefix, PortId, PortRequest, Time};
 use whimbrel_link::hop::{CallerPolicy, Keeping};
 
-use super::Links;
+use super::neighbours::Neighbours;
 
 /// A change of the lists at run time. A name is 64 hexadecimal digits, or the first ones of one that
 /// the node knows.
@@ -65,16 +65,16 @@ pub struct CallerStatus {
     pub refused_ago_s: Option<f64>,
 }
 
-impl Links {
+impl CallersStatus {
     /// Makes a change, if there is one, and describes the callers.
-    pub(crate) fn manage_callers(&mut self, now: Time, change: &str) -> CallersStatus {
+    pub(crate) fn manage(neighbours: &mut Neighbours, now: Time, change: &str) -> CallersStatus {
         let outcome = match change {
             "" => Ok(()),
             json => serde_json::from_str(json)
                 .map_err(|fault| format!("this change makes no sense: {fault}"))
-                .and_then(|change| self.change_callers(now, &change)),
+                .and_then(|change| change_callers(neighbours, now, &change)),
         };
-        let known = self.template.reception.callers();
+        let known = neighbours.template.reception.callers();
         let learns = known.policy == CallerPolicy::FirstUse;
         let keeping = known.keeping.clone();
         CallersStatus {
@@ -82,7 +82,7 @@ impl Links {
             listed: known.lists.allowed.len(),
             left: learns.then(|| known.left_to_learn()),
             unlisted: known.unlisted(),
-            callers: self.known_callers(now).into_values().collect(),
+            callers: known_callers(neighbours, now).into_values().collect(),
             kept: (keeping != Keeping::Never).then_some(keeping == Keeping::Kept),
             keep_error: match keeping {
                 Keeping::Failed(reason) => Some(reason),
@@ -91,81 +91,86 @@ impl Links {
             error: outcome.err(),
         }
     }
+}
 
-    fn change_callers(&mut self, now: Time, change: &CallersChange) -> Result<(), String> {
-        let known = self.known_callers(now);
-        let mut decisions = Vec::new();
-        for (names, allow) in [(&change.allow, true), (&change.deny, false)] {
-            for text in names {
-                decisions.push((resolve(text, &known)?, allow));
-            }
+fn change_callers(
+    neighbours: &mut Neighbours,
+    now: Time,
+    change: &CallersChange,
+) -> Result<(), String> {
+    let known = known_callers(neighbours, now);
+    let mut decisions = Vec::new();
+    for (names, allow) in [(&change.allow, true), (&change.deny, false)] {
+        for text in names {
+            decisions.push((resolve(text, &known)?, allow));
         }
-        for (name, allow) in decisions {
-            let reception = &self.template.reception;
-            if !reception.with_callers(|callers| callers.decide(name, allow)) {
-                return Err(String::from("the list is full"));
-            }
-            if !allow {
-                let ports = self.caller_ports(name);
-                self.requests
-                    .extend(ports.into_iter().map(PortRequest::Close));
-            }
+    }
+    for (name, allow) in decisions {
+        let reception = &neighbours.template.reception;
+        if !reception.with_callers(|callers| callers.decide(name, allow)) {
+            return Err(String::from("the list is full"));
         }
-        Ok(())
+        if !allow {
+            let ports = caller_ports(neighbours, name);
+            neighbours
+                .requests
+                .extend(ports.into_iter().map(PortRequest::Close));
+        }
     }
+    Ok(())
+}
 
-    fn caller_ports(&self, name: Guid) -> Vec<PortId> {
-        let of_name = self
-            .links
-            .iter()
-            .filter(|(_, link)| link.info.origin.is_caller() && link.neighbour == Some(name));
-        of_name.map(|(port, _)| *port).collect()
+fn caller_ports(neighbours: &Neighbours, name: Guid) -> Vec<PortId> {
+    let of_name = neighbours
+        .links
+        .iter()
+        .filter(|(_, link)| link.info.origin.is_caller() && link.neighbour == Some(name));
+    of_name.map(|(port, _)| *port).collect()
+}
+
+fn known_callers(neighbours: &Neighbours, now: Time) -> BTreeMap<Guid, CallerStatus> {
+    let mut known: BTreeMap<Guid, CallerStatus> = BTreeMap::new();
+    let mut of = |name: Guid, note: &dyn Fn(&mut CallerStatus)| {
+        let status = known.entry(name).or_insert(CallerStatus {
+            name,
+            decision: None,
+            connected: false,
+            from: None,
+            refused: 0,
+            refused_ago_s: None,
+        });
+        note(status);
+    };
+    let callers = neighbours.template.reception.callers();
+    for (names, decision) in [
+        (&callers.lists.allowed, "allowed"),
+        (&callers.lists.denied, "denied"),
+    ] {
+        for name in names {
+            of(*name, &|status| status.decision = Some(decision));
+        }
     }
-
-    fn known_callers(&self, now: Time) -> BTreeMap<Guid, CallerStatus> {
-        let mut known: BTreeMap<Guid, CallerStatus> = BTreeMap::new();
-        let mut of = |name: Guid, note: &dyn Fn(&mut CallerStatus)| {
-            let status = known.entry(name).or_insert(CallerStatus {
-                name,
-                decision: None,
-                connected: false,
-                from: None,
-                refused: 0,
-                refused_ago_s: None,
+    for refused in callers.refused() {
+        of(refused.name, &|status| {
+            status.from = refused.from.map(|from| from.to_string());
+            status.refused = refused.times;
+            status.refused_ago_s = Some(now.since(refused.at).as_secs_f64());
+        });
+    }
+    let connected = neighbours
+        .links
+        .values()
+        .filter(|link| link.info.origin.is_caller());
+    for link in connected {
+        if let Some(name) = link.neighbour {
+            of(name, &|status| {
+                // The port of one that was just denied is about to be closed.
+                status.connected = status.decision != Some("denied");
+                status.from = Some(link.info.peer.clone());
             });
-            note(status);
-        };
-        let callers = self.template.reception.callers();
-        for (names, decision) in [
-            (&callers.lists.allowed, "allowed"),
-            (&callers.lists.denied, "denied"),
-        ] {
-            for name in names {
-                of(*name, &|status| status.decision = Some(decision));
-            }
         }
-        for refused in callers.refused() {
-            of(refused.name, &|status| {
-                status.from = refused.from.map(|from| from.to_string());
-                status.refused = refused.times;
-                status.refused_ago_s = Some(now.since(refused.at).as_secs_f64());
-            });
-        }
-        let connected = self
-            .links
-            .values()
-            .filter(|link| link.info.origin.is_caller());
-        for link in connected {
-            if let Some(name) = link.neighbour {
-                of(name, &|status| {
-                    // The port of one that was just denied is about to be closed.
-                    status.connected = status.decision != Some("denied");
-                    status.from = Some(link.info.peer.clone());
-                });
-            }
-        }
-        known
     }
+    known
 }
 
 /// Returns the name that a text stands for.

@@ -7,7 +7,18 @@ use super::{Carried, ChunkToSend};
 use crate::chunk::{Chunk, Flow};
 use crate::handed::HandedOver;
 use crate::room::Room;
-use crate::wire::{HoldMode, Pace};
+use crate::wire::Pace;
+
+/// What may come of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grant {
+    /// All of it.
+    Free,
+    /// This number of bytes, besides what is left of earlier ones; 0: nothing.
+    Octets(u64),
+    /// What a neighbour can send when it has nothing else to send: it is stored.
+    Spare,
+}
 
 /// An event of the hops.
 #[derive(Debug)]
@@ -46,35 +57,20 @@ pub enum LinkEvent {
         /// Where it is.
         to: PortId,
     },
-    /// Enough of a flow waits for its next hop, or may come again: the neighbour on this port, from
-    /// which it comes, is to be told.
-    Hold {
+    /// The neighbour on this port, from which a flow comes, is to be told what may come of it.
+    Credit {
         /// Where it comes from.
         port: PortId,
         /// The flow.
         flow: Flow,
-        /// How it is to be held back; `None`: not any more.
-        mode: Option<HoldMode>,
-        /// Bytes that may come all the same.
-        credit: u64,
+        /// What may come.
+        grant: Grant,
     },
-    /// A content waits for so long that others pass it, or no longer: the neighbour on this port, from
-    /// which it comes, is to be told.
-    Stop {
-        /// Where it comes from.
-        port: PortId,
-        /// Its flow.
-        flow: Flow,
-        /// The content.
-        content: Guid,
-        /// Whether it is to come no more for now.
-        is_stopped: bool,
-    },
-    /// The neighbour on this port, from which a flow comes, is to be told how it goes on.
+    /// The neighbour on this port, from which a flow comes, is to be told its pace.
     Pace {
         /// Where it comes from.
         port: PortId,
-        /// How it goes on.
+        /// Its pace.
         pace: Pace,
     },
     /// The neighbour has become unresponsive.

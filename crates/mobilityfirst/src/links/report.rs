@@ -3,7 +3,8 @@
 use whimbrel_core::{Guid, LinkState, LookUpFailure, PortId, Time};
 use whimbrel_link::HopStats;
 
-use super::{Link, Links};
+use super::link::Link;
+use super::neighbours::Neighbours;
 
 /// One neighbour, for reports.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -67,31 +68,21 @@ pub struct UnresolvedStatus {
     pub again_in_s: f64,
 }
 
-impl Links {
-    /// Returns the measured state of `port`'s link. A chunk counts as waiting until the neighbour
-    /// has taken it over.
-    pub fn state(&self, port: PortId) -> LinkState {
-        self.links.get(&port).map_or(LinkState::default(), |link| {
-            let stats = link.hop.stats();
-            LinkState {
-                // 0 stands for no estimate yet.
-                delivery_rate: (stats.bandwidth >= 8).then_some(stats.bandwidth / 8),
-                queue_bytes: link.outbox.bytes() as usize,
-                queue_packets: link.outbox.queued() + link.outbox.carried(),
-                rtt: stats.rtt,
-                ..LinkState::default()
-            }
-        })
+impl Neighbours {
+    /// Returns the measured state of a port's link. A chunk counts as waiting until the neighbour has taken
+    /// it over.
+    pub(crate) fn state(&self, port: PortId) -> LinkState {
+        self.at(port).map_or(LinkState::default(), Link::state)
     }
 
     /// Packets of the buffer in use, and B.
-    pub fn buffer(&self) -> (usize, usize) {
+    pub(crate) fn buffer(&self) -> (usize, usize) {
         (self.buffer.used(), self.buffer.capacity())
     }
 
     /// Memory of chunks that are arriving or hold room in the buffer, wherever in the node they
     /// are, in bytes.
-    pub fn buffered_bytes(&self) -> u64 {
+    pub(crate) fn buffered_bytes(&self) -> u64 {
         let arriving = self.links.values().map(|link| link.hop.arriving_bytes());
         arriving.sum::<usize>() as u64 + self.buffer.bytes()
     }
@@ -115,7 +106,7 @@ impl Links {
     }
 
     /// Returns the configured neighbours, and some of the inbound peers, for reports.
-    pub fn status(&self, now: Time) -> Vec<LinkStatus> {
+    pub(crate) fn status(&self, now: Time) -> Vec<LinkStatus> {
         let mut callers = 0;
         let is_shown = |(_, link): &(&PortId, &Link)| {
             callers += usize::from(link.info.origin.is_caller());
@@ -162,18 +153,18 @@ impl Links {
 mod tests {
     use whimbrel_core::PortEvent;
 
-    use super::super::holds::tests::links;
+    use super::super::tests::links;
     use super::*;
 
     #[test]
     fn thousands_of_inbound_peers_are_summed_and_some_of_them_shown() {
         let mut links = links(4_000);
-        let shown = links.status(Time::ZERO);
+        let shown = links.neighbours.status(Time::ZERO);
         assert_eq!(shown.len(), MAX_CALLERS_SHOWN);
-        assert_eq!(links.callers_total().ports, 4_000);
+        assert_eq!(links.neighbours.callers_total().ports, 4_000);
         // A local frame has at most 4 MiB.
         assert!(serde_json::to_vec(&shown).unwrap_or_default().len() < 1 << 20);
         links.handle_port(Time::ZERO, PortId(7), &PortEvent::Down);
-        assert_eq!(links.callers_total().ports, 3_999);
+        assert_eq!(links.neighbours.callers_total().ports, 3_999);
     }
 }

@@ -16,23 +16,10 @@ use crate::wire::{Transport, TransportKind};
 pub(super) struct Queue {
     lanes: BTreeMap<u64, LaneOf>,
     numbers: BTreeMap<Option<Guid>, u64>,
-    // Turns of the contents that are not late, and of those that are.
     turns: Turns<u64>,
-    late_turns: Turns<u64>,
-    // Contents that are late, here or not.
-    late: BTreeMap<Guid, Late>,
     next_number: u64,
     len: usize,
     bytes: u64,
-}
-
-/// How a content goes on that others of its flow pass, because too much of it waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Late {
-    /// It leaves beside the others.
-    Beside,
-    /// The neighbour takes none of it.
-    Stopped,
 }
 
 /// The chunks of one content.
@@ -66,8 +53,6 @@ impl Default for Queue {
             numbers: BTreeMap::new(),
             // A chunk is long enough for a turn.
             turns: Turns::new(0),
-            late_turns: Turns::new(0),
-            late: BTreeMap::new(),
             next_number: 0,
             len: 0,
             bytes: 0,
@@ -91,13 +76,6 @@ impl Queue {
     /// Returns true if chunks of a content are here that have no places in a divided flow.
     pub(super) fn has(&self, content: &Guid) -> bool {
         self.numbers.contains_key(&Some(*content))
-    }
-
-    /// Returns the bytes of a content.
-    pub(super) fn bytes_of(&self, content: &Guid) -> u64 {
-        let number = self.numbers.get(&Some(*content));
-        let lane = number.and_then(|number| self.lanes.get(number));
-        lane.map_or(0, |lane| lane.bytes)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &ChunkToSend> {
@@ -133,62 +111,22 @@ impl Queue {
         lane.bytes += size;
         self.len += 1;
         self.bytes += size;
-        self.take_turns(content, number);
+        self.turns.join(number);
     }
 
-    /// Has a content with chunks here take its turns among those that go on as it does.
-    fn take_turns(&mut self, content: Option<Guid>, number: u64) {
-        let late = content.and_then(|content| self.late.get(&content));
-        match late {
-            None => self.turns.join(number),
-            Some(Late::Beside) => self.late_turns.join(number),
-            Some(Late::Stopped) => {}
-        }
-    }
-
-    /// Notes how a content goes on; `None`: it is not late.
-    pub(super) fn set_late(&mut self, content: Guid, late: Option<Late>) {
-        match late {
-            Some(late) => self.late.insert(content, late),
-            None => self.late.remove(&content),
-        };
-        if let Some(number) = self.numbers.get(&Some(content)).copied() {
-            self.turns.leave(number);
-            self.late_turns.leave(number);
-            self.take_turns(Some(content), number);
-        }
-    }
-
-    pub(super) fn late(&self) -> &BTreeMap<Guid, Late> {
-        &self.late
-    }
-
-    /// Returns true if a chunk may go of the contents that are late, or of the others.
-    pub(super) fn may_go(&self, late: bool) -> bool {
-        match late {
-            true => !self.late_turns.is_empty(),
-            false => !self.turns.is_empty(),
-        }
-    }
-
-    /// The next chunk of those contents that are late, or of the others.
-    pub(super) fn pop_front(&mut self, late: bool) -> Option<ChunkToSend> {
-        let turns = match late {
-            true => &mut self.late_turns,
-            false => &mut self.turns,
-        };
-        let number = turns.next()?;
+    /// Removes and returns the next chunk.
+    pub(super) fn pop_front(&mut self) -> Option<ChunkToSend> {
+        let number = self.turns.next()?;
         let outgoing = self.lanes.get_mut(&number)?.chunks.pop_front()?;
-        turns.spend(number, outgoing.chunk.size() as u64);
+        self.turns.spend(number, outgoing.chunk.size() as u64);
         self.note_gone(number, &outgoing);
         Some(outgoing)
     }
 
-    /// Removes and returns the newest chunk of a content; `None`: of the one that has most here.
-    pub(super) fn take_newest(&mut self, content: Option<&Guid>) -> Option<ChunkToSend> {
+    /// Removes and returns the newest chunk of the content that has most here.
+    pub(super) fn take_newest(&mut self) -> Option<ChunkToSend> {
         let lanes = self.lanes.iter_mut();
-        let meant = lanes.filter(|(_, lane)| content.is_none() || lane.content.as_ref() == content);
-        let (number, lane) = meant.max_by_key(|(_, lane)| lane.bytes)?;
+        let (number, lane) = lanes.max_by_key(|(_, lane)| lane.bytes)?;
         let (number, outgoing) = (*number, lane.chunks.pop_back()?);
         self.note_gone(number, &outgoing);
         Some(outgoing)
@@ -237,7 +175,6 @@ impl Queue {
             self.numbers.remove(&lane.content);
             self.lanes.remove(&number);
             self.turns.leave(number);
-            self.late_turns.leave(number);
         }
     }
 }
@@ -260,11 +197,11 @@ mod tests {
     fn what_is_asked_for_later_does_not_wait_for_all_before_it() {
         let mut queue = Queue::default();
         (0..100).for_each(|index| queue.push(of_content(1, index, 16_000)));
-        (0..2).for_each(|_| drop(queue.pop_front(false)));
+        (0..2).for_each(|_| drop(queue.pop_front()));
         queue.push(of_content(2, 0, 16_000));
         queue.push(of_content(2, 1, 16_000));
         let order: Vec<usize> = (0..5)
-            .filter_map(|_| Some(number_of(&queue.pop_front(false)?)))
+            .filter_map(|_| Some(number_of(&queue.pop_front()?)))
             .collect();
         assert_eq!(order, [1, 2, 1, 2, 1]);
     }
@@ -312,7 +249,7 @@ mod tests {
                         queue.push(outgoing);
                     }
                     Step::Pop => {
-                        popped = queue.pop_front(false);
+                        popped = queue.pop_front();
                         if let Some(popped) = &popped {
                             let number = number_of(popped);
                             let (expected, size) = model[number].pop_front().expect("a chunk of it");
@@ -329,7 +266,7 @@ mod tests {
                         }
                     }
                     Step::TakeNewest => {
-                        if let Some(newest) = queue.take_newest(None) {
+                        if let Some(newest) = queue.take_newest() {
                             let bytes = |of: &VecDeque<(u32, u64)>| of.iter().map(|it| it.1).sum::<u64>();
                             let of = &mut model[number_of(&newest)];
                             let (its, expected) = (bytes(of), of.pop_back().map(|it| it.0));

@@ -1,3 +1,5 @@
+use core::time::Duration;
+
 use bytes::Bytes;
 use proptest::prelude::*;
 use whimbrel_core::Guid;
@@ -83,7 +85,7 @@ struct Known {
 struct Model {
     chunks: Vec<Known>,
     // With the bytes that may go all the same.
-    held: BTreeMap<u8, (HoldMode, u64)>,
+    held: BTreeMap<u8, (FlowTurn, u64)>,
 }
 
 impl Model {
@@ -91,9 +93,11 @@ impl Model {
         self.chunks.iter().filter(|it| it.tag.is_none())
     }
 
-    fn mode(&self, number: u8) -> Option<HoldMode> {
-        let (mode, credit) = self.held.get(&number).copied()?;
-        (mode == HoldMode::Spare || credit == 0).then_some(mode)
+    fn turn(&self, number: u8) -> FlowTurn {
+        match self.held.get(&number) {
+            Some((turn, 0)) => *turn,
+            _ => FlowTurn::Free,
+        }
     }
 
     /// Returns the chunks of which one has to be the next: the first of each lane that may go.
@@ -102,17 +106,17 @@ impl Model {
         if let Some(urgent) = first(0) {
             return vec![urgent.place];
         }
-        let mode = |number: &u8| self.mode(*number);
+        let turn = |number: &u8| self.turn(*number);
         let carried = |number: &u8| {
             let mut of_flow = self.chunks.iter().filter(|it| it.number == *number);
             of_flow.any(|it| it.tag.is_some())
         };
         let free: Vec<u8> = (1..4)
-            .filter(|it| mode(it).is_none() && first(*it).is_some())
+            .filter(|it| turn(it) == FlowTurn::Free && first(*it).is_some())
             .collect();
         // A full hop takes a chunk of a lane of which it has none.
         let takes = |number: &u8| !full || !carried(number);
-        let spare = (1..4).filter(|it| mode(it) == Some(HoldMode::Spare));
+        let spare = (1..4).filter(|it| turn(it) == FlowTurn::Spare);
         let numbers: Vec<u8> = match free.is_empty() && unsent < SPARE_BELOW {
             true => spare.filter(takes).collect(),
             false => free.into_iter().filter(takes).collect(),
@@ -139,7 +143,7 @@ proptest! {
                     let size = outgoing.chunk.size() as u64;
                     outbox.push(outgoing);
                     model.chunks.push(Known { number, place, size, tag: None });
-                    let lanes = outbox.lanes_of(&flow(number)).into_iter();
+                    let lanes = outbox.lane_of(&flow(number)).into_iter();
                     numbers.extend(lanes.map(|lane| (lane, number)));
                 }
                 3 | 4 => {
@@ -152,7 +156,7 @@ proptest! {
                     };
                     let takes = |lane| lane == Lane::Urgent || !full || !carried(lane);
                     let expected = model.next(full, unsent);
-                    let next = outbox.next_for(takes, unsent, tag + 1);
+                    let next = outbox.next_for(takes, unsent);
                     let Some((_, outgoing)) = next else {
                         // The first of the lanes that may go is looked at, not all.
                         prop_assert!(expected.is_empty() || full, "{:?}", expected);
@@ -177,17 +181,21 @@ proptest! {
                     }
                 }
                 6 if number > 0 => {
-                    let mode = [None, Some(HoldMode::All), Some(HoldMode::Spare)][size % 3];
-                    let credit = size as u64 / 8;
-                    prop_assert!(outbox.hold(Time::ZERO, flow(number), mode, Time::ZERO, credit));
-                    match mode {
-                        Some(mode) => {
-                            let before = model.held.get(&number).filter(|it| it.0 == mode);
-                            let left = before.map_or(0, |it| it.1);
-                            let credit = if credit > 0 { credit + left } else { 0 };
-                            model.held.insert(number, (mode, credit));
-                        }
-                        None => drop(model.held.remove(&number)),
+                    let turn = [FlowTurn::Free, FlowTurn::Held, FlowTurn::Spare][size % 3];
+                    let is_free = turn == FlowTurn::Free;
+                    let octets = (size as u64 / 3 % 4) * 900;
+                    let credit = Credit {
+                        source: flow(number).source,
+                        destination: flow(number).destination,
+                        octets: octets as u32,
+                        spare: turn == FlowTurn::Spare,
+                        lease: Duration::from_secs(u64::from(!is_free)),
+                    };
+                    prop_assert!(outbox.note_credit(Time::ZERO, flow(number), &credit, Time::ZERO));
+                    let left = model.held.remove(&number).map_or(0, |it| it.1);
+                    let octets = if octets > 0 { octets + left } else { 0 };
+                    if !is_free {
+                        model.held.insert(number, (turn, octets));
                     }
                     if flag {
                         let of_flow = |it: &&mut Known| it.number == number;
@@ -217,7 +225,7 @@ proptest! {
             prop_assert_eq!(outbox.queued(), model.queued().count());
             prop_assert_eq!(outbox.carried(), model.chunks.len() - model.queued().count());
             prop_assert_eq!(outbox.bytes(), model.chunks.iter().map(|it| it.size).sum::<u64>());
-            let sendable = model.queued().any(|it| model.mode(it.number).is_none());
+            let sendable = model.queued().any(|it| model.turn(it.number) == FlowTurn::Free);
             prop_assert_eq!(outbox.has_sendable(), sendable);
             let here: BTreeSet<u8> = model.chunks.iter().map(|it| it.number).filter(|it| *it > 0).collect();
             prop_assert_eq!(outbox.flows(), here.len());

@@ -11,12 +11,11 @@ use super::{Router, Timer};
 use crate::charge::Charge;
 use crate::chunk::{Chunk, Message};
 use crate::chunk_size::Path;
-use crate::links::{ChunkToSend, RENEWAL};
+use crate::links::{AskedBy, ChunkToSend, Grant, Link, RENEWAL};
 use crate::next_hops::{NextHops, Spread};
 use crate::room::Room;
 use crate::wire::{
-    Control, ControlCode, DropReason, Echo, HoldMode, NetworkHeader, ServiceId, Transport,
-    UpperProtocol,
+    Control, ControlCode, DropReason, Echo, NetworkHeader, ServiceId, Transport, UpperProtocol,
 };
 
 /// Maximum of hosts on one port that may announce the same content at a time: a content has 64
@@ -92,7 +91,7 @@ impl Router {
     /// proven a name that the configuration gives, or its link is plain and leads from here.
     fn speaks_for_anybody(&self, port: PortId) -> bool {
         let neighbour = self.links.neighbour(port);
-        self.links.is_trusted_wire(port)
+        self.links.at(port).is_some_and(Link::is_trusted_wire)
             || neighbour.is_some_and(|name| self.sources.believes(&name))
     }
 
@@ -156,13 +155,18 @@ impl Router {
         self.links.note_missing(now, &chunk.header.source, request);
         let path = Path {
             hops: chunk.header.links_behind(),
-            rate: self.links.rate_to(from),
+            rate: self.links.neighbours.rate_to(from),
             ..Path::default()
         };
         *request = request.clone().fitted_to(&path);
-        let asks = (&chunk.header.source, chunk.header.extensions.request);
-        self.links.subtract_under_way(from, asks, request);
-        self.links.subtract_taken(now, from, asks, request);
+        let asks = AskedBy {
+            client: chunk.header.source,
+            id: chunk.header.extensions.request,
+        };
+        self.links.subtract_under_way(from, &asks, request);
+        self.links
+            .neighbours
+            .subtract_taken(now, from, &asks, request);
         self.proxy
             .subtract_stored(now, &chunk.header.source, request, &mut self.effects);
         if *request == was {
@@ -199,13 +203,8 @@ impl Router {
                     .handle_attach(now, from, record, signature, &mut self.effects)
             }
             Ok(Control::Register { record }) => self.handle_register(now, from, record),
-            Ok(Control::Hold(hold)) => {
-                if !self.links.hold(now, from, &hold) {
-                    self.effects.drop("too-many-holds");
-                }
-            }
-            Ok(Control::Stop(stop)) => {
-                if !self.links.stop(now, from, &stop) {
+            Ok(Control::Credit(credit)) => {
+                if !self.links.note_credit(now, from, &credit) {
                     self.effects.drop("too-many-holds");
                 }
             }
@@ -393,7 +392,7 @@ impl Router {
         let spread = Spread::of_chunk(chunk);
         if spread == Spread::Divide
             && hops.best().is_some()
-            && self.links.may_divide(&chunk.flow(), hops)
+            && self.links.division.may_divide(&chunk.flow(), hops)
         {
             return self.links.divide(outgoing, hops);
         }
@@ -403,7 +402,9 @@ impl Router {
             return self.store_or_give_up(now, outgoing);
         };
         let outgoing = match spread {
-            Spread::Best | Spread::Divide if self.links.is_crowded(branch.port, &outgoing) => {
+            Spread::Best | Spread::Divide
+                if self.links.neighbours.is_crowded(branch.port, &outgoing) =>
+            {
                 match self.spill(now, outgoing, hops) {
                     Some(outgoing) => outgoing,
                     None => return,
@@ -437,8 +438,8 @@ impl Router {
         self.effects.counters.held_back += 1;
         if let Some(from) = outgoing.from {
             let flow = outgoing.chunk.flow();
-            self.proxy.hold_back(from, flow);
-            self.hold(from, flow, Some(HoldMode::All), 0);
+            self.proxy.limit(from, flow, Grant::Octets(0));
+            self.grant(from, flow, Grant::Octets(0));
             self.timers.set_earlier(Timer::Holds, now + RENEWAL);
         }
         self.store_or_give_up(now, outgoing);
@@ -450,8 +451,9 @@ impl Router {
     /// from others.
     fn yield_to_others(&mut self, now: Time, outgoing: &ChunkToSend) {
         let Some(from) = outgoing.from else { return };
-        if outgoing.chunk.data().is_some() && self.proxy.tells_to_yield(from, outgoing) {
-            self.hold(from, outgoing.chunk.flow(), Some(HoldMode::Spare), 0);
+        let flow = outgoing.chunk.flow();
+        if outgoing.chunk.data().is_some() && self.proxy.limit(from, flow, Grant::Spare) {
+            self.grant(from, flow, Grant::Spare);
             self.timers.set_earlier(Timer::Holds, now + RENEWAL);
         }
     }

@@ -35,7 +35,7 @@ impl Router {
         let ports = attachments.detach(&guid, &mut self.effects);
         self.names.learn(now, record);
         self.moved.insert(guid, ());
-        self.links.leave_addresses(&guid, &routers);
+        self.links.division.leave_addresses(&guid, &routers);
         for port in ports {
             let (links, effects) = (&mut self.links, &mut self.effects);
             for source in self.proxy.send_after(now, guid, port, links, effects) {

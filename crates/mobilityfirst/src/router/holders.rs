@@ -147,7 +147,7 @@ impl Router {
     /// Returns true for a host that is attached to this router: it is no router, whatever a record or a chunk
     /// says, and gets only what is addressed to itself.
     pub(super) fn is_host_here(&self, name: &Guid) -> bool {
-        let mut ports = self.links.ports_of(name);
+        let mut ports = self.links.neighbours.ports_of(name);
         ports.any(|port| self.attachments.is_on(name, port))
     }
 

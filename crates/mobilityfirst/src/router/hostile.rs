@@ -659,7 +659,7 @@ fn credit_without_bounds_lets_in_no_more_than_the_part_of_a_flow() {
     assert_eq!(net.received(2).len(), 3);
     let received = net.chunks(1).iter();
     let credits = received.filter_map(|it| match Control::decode(&it.message.head) {
-        Ok(Control::Hold(hold)) => Some(hold.credit),
+        Ok(Control::Credit(credit)) => Some(credit.octets),
         _ => None,
     });
     // 100 Mbit/s for a second, and three round trips.

@@ -53,8 +53,6 @@ mod said;
 mod served;
 mod sources;
 mod status;
-#[cfg(test)]
-mod stopped;
 pub mod store;
 #[cfg(test)]
 mod tests;
@@ -73,11 +71,12 @@ use whimbrel_gnrs::{Lookup, Record, Resolver, ResolverConfig, ResolverEvent};
 use whimbrel_link::Pacing;
 
 use crate::chunk::{Chunk, Flow, Message};
-use crate::links::{LEFT_OVER, LinkEvent, Links, MAX_TURNS, NameRule, RENEWAL};
+use crate::links::callers::CallersStatus;
+use crate::links::{Grant, LEFT_OVER, LinkEvent, Links, MAX_TURNS, NameRule, RENEWAL};
 use crate::local::{Frame, LocalEvent, Programs};
 use crate::next_hops::Divisions;
 use crate::wire::{
-    Control, ControlCode, DropReason, Hold, HoldMode, NetworkHeader, ServiceId, Stop, UpperProtocol,
+    Control, ControlCode, Credit, DropReason, NetworkHeader, ServiceId, UpperProtocol,
 };
 use attach::{Attachments, outcome};
 pub use config::{NextHop, ProxyPolicy, Route, RouterConfig};
@@ -211,7 +210,7 @@ impl Router {
 
     /// Returns the names that neighbours of configured links have proven, by the links' numbers.
     pub fn proven_names(&self) -> BTreeMap<u32, Guid> {
-        self.links.proven_names()
+        self.links.neighbours.proven_names()
     }
 
     /// Believes what this router forwards, whoever its source is, once it has proven its name. Routers
@@ -285,7 +284,7 @@ impl Router {
                 Action::Register(port, record) => self.register(now, port, record),
                 Action::GoOn(port, flow) => match self.links.holds_back(port, &flow) {
                     true => self.links.give_again(port, &flow),
-                    false => self.hold(port, flow, None, 0),
+                    false => self.grant(port, flow, Grant::Free),
                 },
                 Action::Retry(destination) => {
                     if self.attachments.is_here(&destination) {
@@ -333,38 +332,13 @@ impl Router {
                 self.proxy.forget_lingering(carried);
             }
             LinkEvent::TooLarge(_, outgoing) => self.drop(&outgoing.chunk, DropReason::TooLarge),
-            LinkEvent::Hold {
-                port,
-                flow,
-                mode,
-                credit,
-            } => {
-                let goes_on = mode.is_none() || credit > 0;
-                if !goes_on || !self.proxy.holds_back(port, &flow) {
-                    self.hold(port, flow, mode, credit);
+            LinkEvent::Credit { port, flow, grant } => {
+                if grant == Grant::Octets(0) || !self.proxy.holds_back(port, &flow) {
+                    self.grant(port, flow, grant);
                 }
-                if mode.is_some() {
+                if grant != Grant::Free {
                     self.timers.set_earlier(Timer::Holds, now + RENEWAL);
                 }
-            }
-            LinkEvent::Stop {
-                port,
-                flow,
-                content,
-                is_stopped,
-            } => {
-                let lease = match is_stopped {
-                    true => self.links.lease(port),
-                    false => Duration::ZERO,
-                };
-                let stop = Stop {
-                    source: flow.source,
-                    destination: flow.destination,
-                    content,
-                    lease,
-                };
-                self.tell(port, &Control::Stop(stop));
-                self.timers.set_earlier(Timer::Holds, now + RENEWAL);
             }
             LinkEvent::Pace { port, pace } => self.tell(port, &Control::Pace(pace)),
             // What waits for it goes to the other port once it has attached there, which takes its
@@ -417,7 +391,7 @@ impl Router {
                 }
                 if let Some(binding) = &answer.binding {
                     let routers: Vec<Guid> = binding.addresses().map(|at| at.na).collect();
-                    self.links.leave_addresses(&guid, &routers);
+                    self.links.division.leave_addresses(&guid, &routers);
                 }
                 self.bind_stored(now, guid, &answer);
             }
@@ -447,7 +421,11 @@ impl Router {
                 (request, json)
             }
             Frame::Callers(request, change) => {
-                let json = serde_json::to_string(&self.links.manage_callers(now, &change));
+                let json = serde_json::to_string(&CallersStatus::manage(
+                    &mut self.links.neighbours,
+                    now,
+                    &change,
+                ));
                 (request, json)
             }
             Frame::Unknown => return self.effects.drop("local-request"),
@@ -482,17 +460,12 @@ impl Router {
             Timer::Review => self.go_on_with_review(now),
             Timer::Lifetime => self.proxy.drop_expired(now, &mut self.effects),
             Timer::Holds => {
-                let due = self.links.take_due_renewals(now);
-                let mut any = self.links.renew_holds(&due);
-                self.proxy.review_slow(&mut self.effects);
-                let held = self.proxy.held_back().into_iter();
-                let held = held.map(|it| (it, HoldMode::All));
-                let yielding = self.proxy.still_yielding(&mut self.effects).into_iter();
-                let yielding = yielding.map(|it| (it, HoldMode::Spare));
-                for ((port, flow), mode) in yielding.chain(held).collect::<Vec<_>>() {
+                let due = self.links.neighbours.take_due_renewals(now);
+                let mut any = self.links.renew_credit(&due);
+                for (port, flow, grant) in self.proxy.review_limited(&mut self.effects) {
                     any = true;
                     if due.contains(&port) {
-                        self.hold(port, flow, Some(mode), 0);
+                        self.grant(port, flow, grant);
                     }
                 }
                 if any {
@@ -526,17 +499,25 @@ impl Router {
         }
     }
 
-    /// Tells a neighbour how to go on with a flow that comes from it.
-    fn hold(&mut self, port: PortId, flow: Flow, mode: Option<HoldMode>, credit: u64) {
-        self.effects.counters.holds += u64::from(mode.is_some() && credit == 0);
-        let hold = Hold {
+    /// Tells a neighbour what may come of a flow that comes from it.
+    fn grant(&mut self, port: PortId, flow: Flow, grant: Grant) {
+        let (octets, spare) = match grant {
+            Grant::Free | Grant::Spare => (0, grant == Grant::Spare),
+            Grant::Octets(octets) => (octets, false),
+        };
+        let lease = match grant {
+            Grant::Free => Duration::ZERO,
+            _ => self.links.lease(port),
+        };
+        self.effects.counters.holds += u64::from(grant != Grant::Free && octets == 0);
+        let credit = Credit {
             source: flow.source,
             destination: flow.destination,
-            mode,
-            credit: u32::try_from(credit).unwrap_or(u32::MAX),
-            lease: self.links.lease(port),
+            octets: u32::try_from(octets).unwrap_or(u32::MAX),
+            spare,
+            lease,
         };
-        self.tell(port, &Control::Hold(hold));
+        self.tell(port, &Control::Credit(credit));
     }
 
     /// Sends a message that this router originates.

@@ -38,7 +38,11 @@ impl Router {
                         self.answered(now, name, hops)
                     }
                     // What was known has expired: the next answer is on its way.
-                    _ => self.links.divided_among(&outgoing.chunk.flow())?.clone(),
+                    _ => self
+                        .links
+                        .division
+                        .divided_among(&outgoing.chunk.flow())?
+                        .clone(),
                 }
             }
             1 => return None,

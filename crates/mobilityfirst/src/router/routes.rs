@@ -29,14 +29,14 @@ impl Routes {
     /// else those of its routes, else the default route's.
     pub(super) fn towards(&self, address: &Guid, links: &Links) -> NextHops {
         let over = |port| Branch::over(port, links);
-        let neighbours: NextHops = links.ports_of(address).map(over).collect();
+        let neighbours: NextHops = links.neighbours.ports_of(address).map(over).collect();
         if !neighbours.is_empty() {
             return neighbours;
         }
         let branch = |via: &NextHop| {
             let port = match via {
-                NextHop::Neighbour(guid) => links.port_of(guid),
-                NextHop::Link(link) => links.port_of_link(*link),
+                NextHop::Neighbour(guid) => links.neighbours.port_of(guid),
+                NextHop::Link(link) => links.neighbours.port_of_link(*link),
             };
             port.map(over)
         };
@@ -98,6 +98,6 @@ impl Routes {
     pub(super) fn is_router(&self, name: &Guid, links: &Links) -> bool {
         let configured = |port| links.info(port).is_some_and(|info| info.origin.is_chosen());
         self.routes.iter().any(|route| route.to == *name)
-            || links.port_of(name).is_some_and(configured)
+            || links.neighbours.port_of(name).is_some_and(configured)
     }
 }

@@ -11,6 +11,7 @@ use whimbrel_link::hop::ReceptionCounters;
 use super::Router;
 use crate::chunk::Chunk;
 use crate::links::{CallersTotal, DividedStatus, LinkStatus, UnresolvedStatus};
+use crate::next_hops::Branch;
 
 /// Counters since the start.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -150,13 +151,13 @@ impl RouterMemory {
 impl Router {
     /// Notes that a configured neighbour's host name cannot be looked up.
     pub fn note_look_up_failure(&mut self, failure: LookUpFailure) {
-        self.links.note_look_up_failure(failure);
+        self.links.neighbours.note_look_up_failure(failure);
     }
 
     /// Returns the current memory of its chunks.
     pub fn memory(&self) -> RouterMemory {
         RouterMemory {
-            buffered_bytes: self.links.buffered_bytes(),
+            buffered_bytes: self.links.neighbours.buffered_bytes(),
             stored_bytes: self.proxy.store().bytes(),
             released_bytes: self.proxy.released_bytes(),
             said_bytes: self.said.bytes(),
@@ -193,15 +194,17 @@ impl Router {
         }
         if let Some(hops) = self.proxy.next_hops(&destination) {
             let flow = chunk.flow();
+            let is_held = |branch: &Branch| {
+                let link = self.links.at(branch.port);
+                link.is_some_and(|link| link.is_held(&flow))
+            };
             let mut up = hops.iter().filter(|branch| self.links.is_up(branch.port));
             return match up.next() {
                 None => WaitReason::NextHopSilent,
-                Some(first) if self.links.is_held(first.port, &flow) => {
-                    match up.all(|branch| self.links.is_held(branch.port, &flow)) {
-                        true => WaitReason::HeldBack,
-                        false => WaitReason::NextHopBusy,
-                    }
-                }
+                Some(first) if is_held(first) => match up.all(is_held) {
+                    true => WaitReason::HeldBack,
+                    false => WaitReason::NextHopBusy,
+                },
                 Some(_) => WaitReason::NextHopBusy,
             };
         }
@@ -222,7 +225,7 @@ impl Router {
         let store = self.proxy.store();
         let mut counters = self.effects.counters.clone();
         counters.drops.extend(
-            Some(self.links.own_dropped())
+            Some(self.links.neighbours.own_dropped())
                 .filter(|count| *count > 0)
                 .map(|count| ("own-message-for-one", count)),
         );
@@ -236,11 +239,11 @@ impl Router {
             waiting: self.waiting_status(now),
             attachments: self.attachments.len(),
             name_servers: self.names.resolver.server_status(),
-            links: self.links.status(now),
-            callers: self.links.callers_total(),
+            links: self.links.neighbours.status(now),
+            callers: self.links.neighbours.callers_total(),
             reception: self.links.reception(),
-            unresolved: self.links.unresolved(now),
-            divided: self.links.divided(now),
+            unresolved: self.links.neighbours.unresolved(now),
+            divided: self.links.division.status(&self.links.neighbours, now),
             counters,
         }
     }

@@ -21,7 +21,7 @@ use super::{
 use crate::chunk::{Chunk, Flow};
 use crate::links::ChunkToSend;
 use crate::wire::{
-    ChunkRanges, ContentKind, Control, Data, DropReason, Hold, HoldMode, NetworkHeader, Presence,
+    ChunkRanges, ContentKind, Control, Credit, Data, DropReason, NetworkHeader, Presence,
     PresenceCode, Reliability, Request, ServiceId, Transport, UpperProtocol,
 };
 
@@ -247,14 +247,14 @@ impl Net {
             destination,
         };
         self.with_router(|it, _| it.links.note_passed(port(neighbour), flow));
-        let hold = Control::Hold(Hold {
+        let credit = Control::Credit(Credit {
             source: SOURCE,
             destination,
-            mode: Some(HoldMode::All),
-            credit,
+            octets: credit,
+            spare: false,
             lease: Duration::from_secs(32),
         });
-        self.send(neighbour, super::hostile::control(name, &hold));
+        self.send(neighbour, super::hostile::control(name, &credit));
         self.run(Duration::from_millis(100));
     }
 
@@ -296,7 +296,7 @@ fn a_multicast_chunk_leaves_on_both_ports_of_its_destination_and_shares_memory_a
     assert!(net.router().links.buffer().0 == 0);
     net.send(1, chunk);
     // Until the router has it and has passed it to two hops.
-    let carried = |net: &Net, neighbour| net.router().links.carried(port(neighbour));
+    let carried = |net: &Net, neighbour| net.router().links.neighbours.carried(port(neighbour));
     let mut seen = false;
     while carried(&net, 2).is_empty() && net.received(2).is_empty() {
         net.run(STEP);
@@ -384,8 +384,9 @@ fn a_flow_is_divided_among_the_addresses_of_its_destination_by_weight() {
             let chunk = data(ServiceId::MULTIHOMING, keys.guid(), index, 1000);
             router.say(now, chunk);
         }
-        let waiting = |neighbour| router.links.state(port(neighbour)).queue_bytes;
-        let rates = [1, 2].map(|neighbour| router.links.state(port(neighbour)).delivery_rate);
+        let waiting = |neighbour| router.links.neighbours.state(port(neighbour)).queue_bytes;
+        let rates =
+            [1, 2].map(|neighbour| router.links.neighbours.state(port(neighbour)).delivery_rate);
         assert!(rates.contains(&None), "{rates:?}");
         assert_eq!(waiting(1), 3 * waiting(2));
     });

@@ -121,8 +121,6 @@ pub(crate) struct DividedFlow {
     pub(crate) more: u64,
     under_way: BTreeMap<u64, UnderWay>,
     next_order: u64,
-    /// The ports at which the flow is held back.
-    pub(crate) told: BTreeSet<PortId>,
     records: BTreeMap<PortId, Record>,
     delivered: u64,
     copied: u64,
@@ -143,7 +141,6 @@ impl DividedFlow {
             more: 0,
             under_way: BTreeMap::new(),
             next_order: 0,
-            told: BTreeSet::new(),
             records: BTreeMap::new(),
             delivered: 0,
             copied: 0,

@@ -6,7 +6,7 @@
 //! | `flow` | the state of one divided flow: its chunks waiting and in flight, and its branches |
 //!
 //! Chunks of a divided flow wait in one queue, bound to no branch, until a branch pulls the first
-//! one. `links::divided` connects both modules with the hops.
+//! one. `links::division` connects both modules with the hops.
 
 pub(crate) mod flow;
 pub mod schedule;

@@ -42,8 +42,8 @@ pub enum Control {
         /// The outcome.
         code: ControlCode,
     },
-    /// From a router: how to go on with a flow that it forwards.
-    Hold(Hold),
+    /// From a router: what may come of a flow that it forwards.
+    Credit(Credit),
     /// From a router to one that calls it, and sends what this GUID is the source of: prove that it
     /// speaks for it.
     Ask {
@@ -64,8 +64,6 @@ pub enum Control {
     },
     /// From a router to one that a host's record names, and back: whether the host is there.
     Presence(Presence),
-    /// From a router: a content of a flow that it forwards is to come no more for now.
-    Stop(Stop),
 }
 
 /// A question whether a host is attached to a router, or the answer. Both have the same length, so that
@@ -126,51 +124,23 @@ impl Pace {
     }
 }
 
-/// What a router asks of the node that it gets a flow from [MFTP §3.4.1]: back-pressure for this
-/// flow alone.
+/// What a router lets the node before it send of a flow [MFTP §3.4.1]: back-pressure for this flow alone. A
+/// flow of which nothing is told is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hold {
+pub struct Credit {
     /// The flow's source.
     pub source: Guid,
     /// The flow's destination.
     pub destination: Guid,
-    /// How to hold it back; `None`: not any more.
-    pub mode: Option<HoldMode>,
-    /// Bytes that may be sent beside those of earlier messages, and as many as are left of the last
-    /// chunk; 0 takes back what is left of them.
-    pub credit: u32,
-    /// It ends by itself after this time.
+    /// Bytes that may be sent in turn with other flows, besides what is left of earlier credit; the last
+    /// chunk may exceed them. 0 takes back what is left.
+    pub octets: u32,
+    /// What has no credit may be sent when there is nothing else to send: the destination is away, and what
+    /// comes is stored.
+    pub spare: bool,
+    /// The flow is free again after this time; 0: at once.
     pub lease: Duration,
 }
-
-/// What a router asks of the node that it gets a content from, of which too much waits: to send none of
-/// it, and others of its flow as before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stop {
-    /// The flow's source.
-    pub source: Guid,
-    /// The flow's destination.
-    pub destination: Guid,
-    /// The content.
-    pub content: Guid,
-    /// It may come again after this time; 0: it may come now.
-    pub lease: Duration,
-}
-
-/// How a flow is held back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HoldMode {
-    /// Nothing of it is sent but what there is credit for: enough waits for its next hop.
-    All,
-    /// It is sent when there is nothing else to send: its destination is away, and what comes is
-    /// stored.
-    Spare,
-}
-
-codes!(HoldMode, "hold mode", {
-    All = 1,
-    Spare = 2,
-});
 
 /// The outcome of a host's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -239,14 +209,14 @@ impl Control {
                 out.extend_from_slice(&version.to_be_bytes());
                 out.push(code.code());
             }
-            Control::Hold(hold) => {
-                out.push(4);
-                out.push(hold.mode.map_or(0, HoldMode::code));
-                let lease = u32::try_from(hold.lease.as_millis()).unwrap_or(u32::MAX);
+            Control::Credit(credit) => {
+                out.push(11);
+                out.push(credit.spare.into());
+                let lease = u32::try_from(credit.lease.as_millis()).unwrap_or(u32::MAX);
                 out.extend_from_slice(&lease.to_be_bytes());
-                out.extend_from_slice(&hold.credit.to_be_bytes());
-                out.extend_from_slice(hold.source.as_bytes());
-                out.extend_from_slice(hold.destination.as_bytes());
+                out.extend_from_slice(&credit.octets.to_be_bytes());
+                out.extend_from_slice(credit.source.as_bytes());
+                out.extend_from_slice(credit.destination.as_bytes());
             }
             Control::Ask { guid } => {
                 out.push(5);
@@ -274,14 +244,6 @@ impl Control {
                 out.extend_from_slice(about.guid.as_bytes());
                 out.extend_from_slice(&about.nonce.to_be_bytes());
                 out.push(about.code.code());
-            }
-            Control::Stop(stop) => {
-                out.push(10);
-                let lease = u32::try_from(stop.lease.as_millis()).unwrap_or(u32::MAX);
-                out.extend_from_slice(&lease.to_be_bytes());
-                out.extend_from_slice(stop.source.as_bytes());
-                out.extend_from_slice(stop.destination.as_bytes());
-                out.extend_from_slice(stop.content.as_bytes());
             }
         }
     }
@@ -328,23 +290,6 @@ impl Control {
                     code,
                 })
             }
-            4 => {
-                let mode = match reader.u8()? {
-                    0 => None,
-                    code => Some(HoldMode::from_code(code)?),
-                };
-                let lease = Duration::from_millis(reader.u32()?.into());
-                let credit = reader.u32()?;
-                let (source, destination) = (reader.guid()?, reader.guid()?);
-                reader.finish()?;
-                Ok(Control::Hold(Hold {
-                    credit,
-                    source,
-                    destination,
-                    mode,
-                    lease,
-                }))
-            }
             5 => {
                 let guid = reader.guid()?;
                 reader.finish()?;
@@ -376,15 +321,21 @@ impl Control {
                 let code = PresenceCode::from_code(code)?;
                 Ok(Control::Presence(Presence { guid, nonce, code }))
             }
-            10 => {
+            11 => {
+                let spare = match reader.u8()? {
+                    0 => false,
+                    1 => true,
+                    _ => return Err(WireError::Invalid("spare")),
+                };
                 let lease = Duration::from_millis(reader.u32()?.into());
+                let octets = reader.u32()?;
                 let (source, destination) = (reader.guid()?, reader.guid()?);
-                let content = reader.guid()?;
                 reader.finish()?;
-                Ok(Control::Stop(Stop {
+                Ok(Control::Credit(Credit {
                     source,
                     destination,
-                    content,
+                    octets,
+                    spare,
                     lease,
                 }))
             }
@@ -424,27 +375,19 @@ mod tests {
             (
                 any_guid(),
                 any_guid(),
-                prop::option::of(prop::sample::select(HoldMode::ALL.to_vec())),
                 any::<u32>(),
-                any::<u32>(),
+                any::<bool>(),
+                any::<u32>()
             )
-                .prop_map(|(source, destination, mode, lease, credit)| Control::Hold(
-                    Hold {
-                        credit,
+                .prop_map(|(source, destination, octets, spare, lease)| {
+                    Control::Credit(Credit {
                         source,
                         destination,
-                        mode,
+                        octets,
+                        spare,
                         lease: Duration::from_millis(lease.into()),
-                    }
-                )),
-            (any_guid(), any_guid(), any_guid(), any::<u32>()).prop_map(
-                |(source, destination, content, lease)| Control::Stop(Stop {
-                    source,
-                    destination,
-                    content,
-                    lease: Duration::from_millis(lease.into()),
-                })
-            ),
+                    })
+                }),
             any_guid().prop_map(|guid| Control::Ask { guid }),
             record().prop_map(|record| Control::Vouch { record }),
             record().prop_map(|record| Control::Left { record }),

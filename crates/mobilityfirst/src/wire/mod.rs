@@ -36,8 +36,7 @@ mod ranges;
 mod transport;
 
 pub use control::{
-    ATTACH_CONTEXT, Control, ControlCode, Hold, HoldMode, Pace, Presence, PresenceCode, Stop,
-    attach_statement,
+    ATTACH_CONTEXT, Control, ControlCode, Credit, Pace, Presence, PresenceCode, attach_statement,
 };
 pub use echo::Echo;
 pub use network::{

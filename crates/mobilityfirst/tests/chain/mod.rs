@@ -6,27 +6,19 @@
 
 use core::time::Duration;
 
-use bytes::Bytes;
-use whimbrel_content::{ChunkSize, ChunkTree};
-use whimbrel_core::{Guid, PortOrigin, SeededRng, Time, WallClock};
-use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig, StoreLimits as RecordLimits};
+use whimbrel_content::ChunkSize;
+use whimbrel_core::{Guid, PortOrigin, SeededRng, Time};
+use whimbrel_gnrs::KeyPair;
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::chunk_size;
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
-use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, Publish, ReadChunk};
-use whimbrel_mobilityfirst::router::{
-    NextHop, ProxyPolicy, Route, Router, RouterConfig, store::StoreLimits,
-};
-use whimbrel_mobilityfirst::split::SplitConfig;
-use whimbrel_mobilityfirst::wire::{ContentKind, Reliability};
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
+use whimbrel_mobilityfirst::router::{NextHop, Route, Router, RouterConfig};
 use whimbrel_sim::link::{LinkSpec, Loss, QueueLimit};
 use whimbrel_sim::testbed::Net;
 use whimbrel_sim::{AnyMachine, DuplexLink};
 
-const WALL: WallClock = WallClock::new(1_767_225_600_000);
-/// Bytes that Ethernet, IP and UDP add to a frame.
-const OVERHEAD: u32 = 66;
-const APP: u32 = 1;
+use crate::support::{APP, Content, OVERHEAD, WALL, get, name_server, no_records, router_config};
 
 /// One link of the chain.
 #[derive(Clone, Copy, Debug)]
@@ -67,8 +59,7 @@ impl Wire {
 pub(crate) type Path = Vec<Wire>;
 
 struct File {
-    bytes: Bytes,
-    tree: ChunkTree,
+    content: Content,
     asked: Time,
     received: usize,
     complete: Option<Time>,
@@ -102,21 +93,11 @@ fn router(number: usize, count: usize) -> Router {
         };
         Route::new(name_of(other), NextHop::Neighbour(name_of(next)))
     });
+    let name = name_of(number);
     let config = RouterConfig {
-        guid: name_of(number),
-        wall: WALL,
-        hop: HopConfig::plain(name_of(number), 1472),
-        buffer_packets: 32_768,
-        store: StoreLimits {
-            total: 1 << 30,
-            per_flow: 256 << 20,
-            lifetime: Duration::from_secs(600),
-        },
         routes: routes.collect(),
-        default_route: None,
         name_servers: vec![0],
-        proxy: ProxyPolicy::default(),
-        split: SplitConfig::default(),
+        ..router_config(name, HopConfig::plain(name, 1472))
     };
     Router::new(config, SeededRng::new(number as u64))
 }
@@ -126,14 +107,7 @@ impl World {
         let mut net = Net::new(seed);
         let fast = DuplexLink::symmetric(LinkSpec::new(1_000_000_000, Duration::from_micros(50)));
         let count = path.len() - 1;
-        let names = (count > 0).then(|| {
-            let store = MemoryStore::new(RecordLimits::default());
-            let server = Server::new(ServerConfig::default(), WALL, [7; 32], store);
-            net.add_mortal(
-                "names",
-                AnyMachine::new(server, |event| panic!("{event:?}")),
-            )
-        });
+        let names = (count > 0).then(|| net.add_mortal("names", name_server(no_records())));
         let mut chain = vec![net.add_mortal("server", host(1))];
         for number in 0..count {
             let machine = AnyMachine::new(router(number, count), |never| match never {});
@@ -172,20 +146,11 @@ impl World {
 
     /// The server publishes a file, which is announced after a moment.
     pub(crate) fn publish(&mut self, len: usize) {
-        let mut rng = SeededRng::new(self.files.len() as u64);
-        let words = (0..len.div_ceil(8)).flat_map(|_| rng.next_word().to_le_bytes());
-        let bytes: Vec<u8> = words.take(len).collect();
-        let tree = ChunkTree::from_reader(&bytes[..], ChunkSize::MIN, &mut |_| {}).unwrap();
-        let publish = Publish {
-            content: tree.root(),
-            content_len: len as u64,
-            kind: ContentKind::File,
-            file_name: String::new(),
-        };
-        self.request(self.server, LocalRequest::Publish(publish));
+        let content = Content::new(len, self.files.len() as u64);
+        let publish = LocalRequest::Publish(content.publish());
+        self.request(self.server, publish);
         self.files.push(File {
-            bytes: bytes.into(),
-            tree,
+            content,
             asked: Time::ZERO,
             received: 0,
             complete: None,
@@ -195,16 +160,8 @@ impl World {
     /// The client asks for a published file, in chunks of this size if one is given.
     pub(crate) fn ask(&mut self, file: usize, chunk: Option<ChunkSize>) {
         self.files[file].asked = self.net.now();
-        let get = Get {
-            request: file as u32,
-            content: self.files[file].tree.root(),
-            chunk_log2: chunk_size::asked(chunk),
-            in_order: false,
-            reliability: Reliability::Nack,
-            nack_timeout_ms: 0,
-            credit: 16,
-            resume: Bytes::new(),
-        };
+        let name = self.files[file].content.name();
+        let get = get(file as u32, name, chunk_size::asked(chunk));
         self.request(self.client, LocalRequest::Get(get));
     }
 
@@ -245,10 +202,8 @@ impl World {
         match event {
             LocalEvent::Chunk(chunk) => {
                 let file = &mut self.files[chunk.request as usize];
-                let at = (chunk.index as usize) << chunk.chunk_log2;
-                let len = chunk.data.len();
-                assert_eq!(chunk.data, file.bytes.slice(at..at + len), "at {at}");
-                file.received += len;
+                (file.content).check(chunk.index, chunk.chunk_log2, &chunk.data);
+                file.received += chunk.data.len();
                 self.chunks[usize::from(chunk.chunk_log2)] += 1;
                 let request = chunk.request;
                 Some(LocalRequest::Consumed { request })
@@ -260,20 +215,13 @@ impl World {
                 chunk_log2,
             } => {
                 let mut files = self.files.iter();
-                let file = files.find(|file| file.tree.root() == content)?;
-                let size = ChunkSize::from_code(chunk_log2)?;
-                let range = size.range(index.into(), file.bytes.len() as u64)?;
-                let mut proof = Vec::new();
-                let proven = file.tree.proof(index.into(), size).ok()?;
-                proven.encode(&mut proof);
-                let data = file.bytes.slice(range.start as usize..range.end as usize);
-                let proof = proof.into();
-                let chunk = Some(ReadChunk { proof, data });
+                let file = files.find(|file| file.content.name() == content)?;
+                let chunk = file.content.read(index, chunk_log2);
                 Some(LocalRequest::ReadDone { read, chunk })
             }
             LocalEvent::Complete { request, .. } => {
                 let file = &mut self.files[request as usize];
-                assert_eq!(file.received, file.bytes.len(), "each byte once");
+                assert_eq!(file.received, file.content.bytes.len(), "each byte once");
                 file.complete = Some(self.net.now());
                 None
             }

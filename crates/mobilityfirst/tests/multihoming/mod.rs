@@ -3,33 +3,23 @@
 use core::time::Duration;
 use std::collections::BTreeSet;
 
-use bytes::Bytes;
-use whimbrel_content::{ChunkSize, ChunkTree};
-use whimbrel_core::{Guid, PortId, PortOrigin, SeededRng, Time, WallClock};
-use whimbrel_gnrs::{
-    Address, KeyPair, MemoryStore, Record, Server, ServerConfig, Statement,
-    StoreLimits as RecordLimits,
-};
+use whimbrel_core::{Guid, PortId, PortOrigin, SeededRng, Time};
+use whimbrel_gnrs::{Address, KeyPair, Record, Statement};
 use whimbrel_link::{HopConfig, Pacing};
 use whimbrel_mobilityfirst::chunk::Chunk;
 use whimbrel_mobilityfirst::host::interfaces::LinkTerms;
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent, LinkPolicy};
 use whimbrel_mobilityfirst::links::{DividedStatus, LinkStatus};
-use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, Publish, ReadChunk};
+use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest};
 use whimbrel_mobilityfirst::router::{
-    NextHop, Observer, Passing, ProxyPolicy, Route, Router, RouterConfig, Verdict,
-    store::StoreLimits,
+    NextHop, Observer, Passing, Route, Router, RouterConfig, Verdict,
 };
 use whimbrel_mobilityfirst::split::SplitConfig;
-use whimbrel_mobilityfirst::wire::{ContentKind, Reliability};
 use whimbrel_sim::link::{Change, LinkSpec, Loss, QueueLimit, Rate, Reorder};
 use whimbrel_sim::testbed::{Fault, Net};
 use whimbrel_sim::{AnyMachine, DuplexLink};
 
-const WALL: WallClock = WallClock::new(1_767_225_600_000);
-/// Bytes that Ethernet, IP and UDP add to a frame.
-const OVERHEAD: u32 = 66;
-const APP: u32 = 1;
+use crate::support::{self, APP, Content, OVERHEAD, WALL, name_server, no_records};
 
 /// One of the client's links.
 #[derive(Clone, Copy, Debug)]
@@ -169,7 +159,7 @@ pub(crate) struct World {
     // The number of the first of the client's links among all.
     first_link: usize,
     make: Make,
-    content: Option<(Bytes, ChunkTree)>,
+    content: Option<Content>,
     received: BTreeSet<u64>,
     pub(crate) bytes: usize,
     pub(crate) complete: Option<Time>,
@@ -179,24 +169,15 @@ pub(crate) struct World {
 
 fn router_config(number: u8, names: bool, routes: Vec<Route>, make: &Make) -> RouterConfig {
     let guid = Guid([number; 32]);
+    let hop = HopConfig {
+        pacing: make.pacing,
+        ..HopConfig::plain(guid, 1472)
+    };
     RouterConfig {
-        guid,
-        wall: WALL,
-        hop: HopConfig {
-            pacing: make.pacing,
-            ..HopConfig::plain(guid, 1472)
-        },
-        buffer_packets: 32_768,
-        store: StoreLimits {
-            total: 1 << 30,
-            per_flow: 256 << 20,
-            lifetime: Duration::from_secs(600),
-        },
         routes,
-        default_route: None,
         name_servers: if names { vec![0] } else { Vec::new() },
-        proxy: ProxyPolicy::default(),
         split: make.split,
+        ..support::router_config(guid, hop)
     }
 }
 
@@ -253,7 +234,7 @@ impl World {
             0
         };
         let names = far.then(|| {
-            let mut store = MemoryStore::new(RecordLimits::default());
+            let mut store = no_records();
             if make.strangers > 0 {
                 let named = (1..=access).map(|number| Guid([100 + number; 32]));
                 let somebody = KeyPair::from_secret(&[3; 32]).guid();
@@ -261,11 +242,7 @@ impl World {
                 let put = store.put(WALL.unix_millis(Time::ZERO), record);
                 assert!(put.is_ok());
             }
-            let server = Server::new(ServerConfig::default(), WALL, [7; 32], store);
-            net.add_mortal(
-                "names",
-                AnyMachine::new(server, |event| panic!("{event:?}")),
-            )
+            net.add_mortal("names", name_server(store))
         });
         let wire = DuplexLink::symmetric(LinkSpec {
             queue: QueueLimit::Bytes((64 << 10).max(make.wire / 800)),
@@ -440,29 +417,14 @@ impl World {
 
     /// The server publishes so many bytes, and the client asks for them.
     pub(crate) fn get(&mut self, len: usize) {
-        let mut rng = SeededRng::new(self.make.seed);
-        let words = (0..len.div_ceil(8)).flat_map(|_| rng.next_word().to_le_bytes());
-        let bytes: Vec<u8> = words.take(len).collect();
-        let tree = ChunkTree::from_reader(&bytes[..], ChunkSize::MIN, &mut |_| {}).expect("a tree");
-        let content = tree.root();
-        self.content = Some((bytes.into(), tree));
-        let publish = Publish {
-            content,
-            content_len: len as u64,
-            kind: ContentKind::File,
-            file_name: String::new(),
-        };
+        let content = Content::new(len, self.make.seed);
+        let (name, publish) = (content.name(), content.publish());
+        self.content = Some(content);
         self.request(self.server, LocalRequest::Publish(publish));
         self.run(Duration::from_secs(2));
         let get = Get {
-            request: 1,
-            content,
-            chunk_log2: self.make.chunk_log2,
             in_order: self.make.in_order,
-            reliability: Reliability::Nack,
-            nack_timeout_ms: 0,
-            credit: 16,
-            resume: Bytes::new(),
+            ..support::get(1, name, self.make.chunk_log2)
         };
         self.request(self.client, LocalRequest::Get(get));
     }
@@ -488,12 +450,10 @@ impl World {
     fn answer(&mut self, event: LocalEvent) -> Option<LocalRequest> {
         match event {
             LocalEvent::Chunk(chunk) => {
-                let (bytes, _) = self.content.as_ref()?;
-                let at = (chunk.index as usize) << chunk.chunk_log2;
-                let len = chunk.data.len();
-                assert_eq!(chunk.data, bytes.slice(at..at + len), "at {at}");
+                let content = self.content.as_ref()?;
+                let at = content.check(chunk.index, chunk.chunk_log2, &chunk.data);
                 assert!(self.received.insert(at as u64), "twice: {at}");
-                self.bytes += len;
+                self.bytes += chunk.data.len();
                 self.arrivals.push(self.net.now());
                 let request = chunk.request;
                 Some(LocalRequest::Consumed { request })
@@ -504,17 +464,7 @@ impl World {
                 chunk_log2,
                 ..
             } => {
-                let (bytes, tree) = self.content.as_ref()?;
-                let chunk_size = ChunkSize::from_code(chunk_log2)?;
-                let range = chunk_size.range(index.into(), bytes.len() as u64)?;
-                let mut proof = Vec::new();
-                tree.proof(index.into(), chunk_size)
-                    .ok()?
-                    .encode(&mut proof);
-                let chunk = Some(ReadChunk {
-                    proof: proof.into(),
-                    data: bytes.slice(range.start as usize..range.end as usize),
-                });
+                let chunk = self.content.as_ref()?.read(index, chunk_log2);
                 Some(LocalRequest::ReadDone { read, chunk })
             }
             LocalEvent::Status { request: 9, json } => {

@@ -5,20 +5,21 @@
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::rc::Rc;
 
-use bytes::Bytes;
-use whimbrel_content::{ChunkSize, ChunkTree};
 use whimbrel_core::{
-    Guid, Machine, Medium, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time, WallClock,
+    Machine, Medium, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time, WallClock,
 };
-use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig, StoreLimits as RecordLimits};
+use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig};
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::host::{Host, HostConfig};
-use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, Publish, ReadChunk, greeting};
-use whimbrel_mobilityfirst::router::{ProxyPolicy, Router, RouterConfig, store::StoreLimits};
-use whimbrel_mobilityfirst::wire::{ContentKind, Reliability};
+use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, Publish, greeting};
+use whimbrel_mobilityfirst::router::{Router, RouterConfig, store::StoreLimits};
 
+use crate::support::{self, no_records};
+
+pub(crate) use crate::support::Content;
+
+/// Later than the clock that machines take for never set, by years.
 pub(crate) const WALL: WallClock = WallClock::new(1_800_000_000_000);
 fn router_keys() -> KeyPair {
     KeyPair::from_secret(&[101; 32])
@@ -57,40 +58,6 @@ pub(crate) fn drain(machine: &mut impl Machine, now: Time) -> Vec<(PortId, Vec<u
     frames
 }
 
-/// Bytes with a name.
-pub(crate) struct Content {
-    bytes: Bytes,
-    tree: ChunkTree,
-}
-
-impl Content {
-    /// `len` bytes of noise, others for another seed.
-    pub(crate) fn new(len: usize, seed: u64) -> Rc<Content> {
-        let mut rng = SeededRng::new(seed);
-        let words = (0..len.div_ceil(8)).flat_map(|_| rng.next_word().to_le_bytes());
-        let bytes: Vec<u8> = words.take(len).collect();
-        let tree = ChunkTree::from_reader(&bytes[..], ChunkSize::MIN, &mut |_| {}).unwrap();
-        let bytes = bytes.into();
-        Rc::new(Content { bytes, tree })
-    }
-
-    pub(crate) fn name(&self) -> Guid {
-        self.tree.root()
-    }
-
-    fn read(&self, index: u32, chunk_log2: u8) -> Option<ReadChunk> {
-        let chunk_size = ChunkSize::from_code(chunk_log2)?;
-        let range = chunk_size.range(index.into(), self.bytes.len() as u64)?;
-        let mut proof = Vec::new();
-        let proven = self.tree.proof(index.into(), chunk_size);
-        proven.ok()?.encode(&mut proof);
-        Some(ReadChunk {
-            proof: proof.into(),
-            data: self.bytes.slice(range.start as usize..range.end as usize),
-        })
-    }
-}
-
 /// A program behind a socket that holds one frame.
 pub(crate) struct Program {
     host: usize,
@@ -98,8 +65,8 @@ pub(crate) struct Program {
     // It neither reads nor answers.
     stopped: bool,
     unread: VecDeque<Vec<u8>>,
-    serves: Vec<Rc<Content>>,
-    fetches: BTreeMap<u32, Rc<Content>>,
+    serves: Vec<Content>,
+    fetches: BTreeMap<u32, Content>,
     /// Bytes that came, by request.
     pub(crate) got: BTreeMap<u32, usize>,
     /// Requests that are complete, and when they became it.
@@ -117,11 +84,7 @@ impl Program {
             LocalEvent::Chunk(chunk) => {
                 let request = chunk.request;
                 let content = self.fetches.get(&request)?;
-                let start = (chunk.index as usize) << chunk.chunk_log2;
-                assert_eq!(
-                    content.bytes.slice(start..start + chunk.data.len()),
-                    chunk.data
-                );
+                content.check(chunk.index, chunk.chunk_log2, &chunk.data);
                 *self.got.entry(request).or_default() += chunk.data.len();
                 Some(LocalRequest::Consumed { request })
             }
@@ -168,24 +131,20 @@ pub(crate) struct World {
 }
 
 fn new_router(run: u64, name_servers: Vec<u32>) -> Router {
+    let hop = HopConfig {
+        incarnation: run,
+        ..HopConfig::sealed(&router_keys(), [run as u8; 32], 1472)
+    };
     let config = RouterConfig {
-        guid: router_keys().guid(),
-        wall: WALL,
-        hop: HopConfig {
-            incarnation: run,
-            ..HopConfig::sealed(&router_keys(), [run as u8; 32], 1472)
-        },
         buffer_packets: 4096,
         store: StoreLimits {
             total: 64 << 20,
             per_flow: 64 << 20,
             lifetime: Duration::from_secs(600),
         },
-        routes: Vec::new(),
-        default_route: None,
         name_servers,
-        proxy: ProxyPolicy::default(),
-        split: whimbrel_mobilityfirst::split::SplitConfig::default(),
+        wall: WALL,
+        ..support::router_config(router_keys().guid(), hop)
     };
     Router::new(config, SeededRng::new(9 + run))
 }
@@ -220,10 +179,7 @@ impl World {
     /// The name server ends, if there is one, and another one starts in its place.
     pub(crate) fn restart_names(&mut self) {
         self.runs += 1;
-        let (secret, store) = (
-            [self.runs as u8; 32],
-            MemoryStore::new(RecordLimits::default()),
-        );
+        let (secret, store) = ([self.runs as u8; 32], no_records());
         let mut server = Server::new(ServerConfig::default(), WALL, secret, store);
         let up = PortEvent::Up(info(PortOrigin::Accepted(0)));
         server.handle_port(self.now, PortId(0), up);
@@ -417,31 +373,23 @@ impl World {
     }
 
     /// A program offers a content.
-    pub(crate) fn serve(&mut self, program: usize, content: &Rc<Content>) {
+    pub(crate) fn serve(&mut self, program: usize, content: &Content) {
         self.serve_now(program, content);
         self.run(Duration::from_millis(50));
     }
 
     /// The same, without waiting for the announcement.
-    pub(crate) fn serve_now(&mut self, program: usize, content: &Rc<Content>) {
+    pub(crate) fn serve_now(&mut self, program: usize, content: &Content) {
         self.programs[program].serves.push(content.clone());
         let publish = LocalRequest::Publish(Publish {
-            content: content.name(),
-            content_len: content.bytes.len() as u64,
-            kind: ContentKind::File,
             file_name: String::from("content"),
+            ..content.publish()
         });
         self.say(program, &publish);
     }
 
     /// A program asks for a content.
-    pub(crate) fn get(
-        &mut self,
-        program: usize,
-        request: u32,
-        content: &Rc<Content>,
-        in_order: bool,
-    ) {
+    pub(crate) fn get(&mut self, program: usize, request: u32, content: &Content, in_order: bool) {
         let fetches = &mut self.programs[program].fetches;
         fetches.insert(request, content.clone());
         let get = LocalRequest::Get(get_request(request, content, in_order));
@@ -456,14 +404,8 @@ impl World {
 
 pub(crate) fn get_request(request: u32, content: &Content, in_order: bool) -> Get {
     Get {
-        request,
-        content: content.name(),
-        chunk_log2: CHUNK_LOG2,
         in_order,
-        reliability: Reliability::Nack,
-        nack_timeout_ms: 0,
-        credit: 16,
-        resume: Bytes::new(),
+        ..support::get(request, content.name(), CHUNK_LOG2)
     }
 }
 

@@ -11,9 +11,6 @@ use crate::host::{App, Timer};
 use crate::local::{LocalEvent, ReadChunk};
 use crate::wire::{Data, DropReason};
 
-/// Maximum of a client's uploads that one look for something to read passes over.
-const MAX_LOOKS: usize = 16;
-
 impl Uploads {
     /// Returns a chunk that a program did not read to those pending: another program may read it.
     pub(super) fn read_again(&mut self, key: Key, index: u32) {
@@ -69,29 +66,18 @@ impl Uploads {
             {
                 visits -= 1;
                 let held = ahead.is_held(client.0, client.1);
-                let has_room = held || ahead.has_room(client.0, client.1);
-                if !has_room && !ahead.is_behind(client.0, client.1) {
+                if !held && !ahead.has_room(client.0, client.1) {
                     continue;
                 }
                 // One chunk for each client in turn; paused and complete uploads leave.
-                let mut left = self.turns.len_of(app, client);
-                if !has_room {
-                    left = left.min(MAX_LOOKS);
-                }
-                while left > 0
-                    && let Some(key) = self.turns.pop(app, client)
-                {
-                    left -= 1;
+                while let Some(key) = self.turns.pop(app, client) {
                     let is_ready = |key: &Key| {
                         let mut reads = self.reads.values();
                         reads.any(|read| read.key == *key)
                             || !ahead.should_get_ready(client.0, client.1, &key.content)
                     };
-                    let stopped = ahead.is_stopped(client.0, client.1, &key.content);
-                    if stopped || held && is_ready(&key) {
+                    if held && is_ready(&key) {
                         self.held.insert(app, key);
-                    } else if !has_room && is_ready(&key) {
-                        self.turns.insert(app, key);
                     } else if self.ask_for_next(now, app, key, effects) {
                         asked = true;
                         break;

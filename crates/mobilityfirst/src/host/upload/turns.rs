@@ -59,15 +59,6 @@ impl Turns {
         order.back().copied()
     }
 
-    /// Returns the number of a client's uploads.
-    pub(super) fn len_of(&self, app: App, client: Client) -> usize {
-        let queue = self
-            .by_app
-            .get(&app)
-            .and_then(|it| it.by_client.get(&client));
-        queue.map_or(0, VecDeque::len)
-    }
-
     /// Removes and returns the first upload of a client.
     pub(super) fn pop(&mut self, app: App, client: Client) -> Option<Key> {
         let clients = self.by_app.get_mut(&app)?;
@@ -179,9 +170,6 @@ mod tests {
                 }
                 for (app, of_app) in &model {
                     prop_assert_eq!(turns.clients(*app), of_app.len());
-                    for (_, keys) in of_app {
-                        prop_assert_eq!(turns.len_of(*app, keys[0].receiver()), keys.len());
-                    }
                 }
                 let places: usize = model.values().flatten().map(|(_, keys)| keys.len()).sum();
                 prop_assert_eq!(turns.members.len(), places);

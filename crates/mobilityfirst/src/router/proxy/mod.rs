@@ -12,16 +12,16 @@ use super::notices::{Notices, notice_key, request_key};
 use super::pauses::Pauses;
 use super::store::{ENTRY_BYTES, ProxyStore, StoreId, StoreLimits, Stored};
 use super::{ProxyPolicy, Timer};
-use crate::charge::Pool;
+use crate::charge::{Charge, Pool};
 use crate::chunk::{Chunk, Flow};
-use crate::links::{Carried, ChunkToSend, Links};
+use crate::links::{Carried, ChunkToSend, Grant, Links};
 use crate::next_hops::{Branch, Divisions, NextHops, Spread};
 use crate::room::Room;
 use crate::wire::{DropReason, NetworkHeader, Notice, Request, ServiceId};
 
-/// Maximum of flows that neighbours are known to have been told to yield; beyond it they are told
-/// with each chunk.
-const MAX_YIELDING: usize = 4096;
+/// Maximum of flows to absent destinations that neighbours are known to have been told of; beyond it they
+/// are told with each chunk.
+const MAX_LIMITED: usize = 4096;
 
 /// The storage, and the state of its chunks' destinations.
 pub(super) struct Proxy {
@@ -41,11 +41,9 @@ pub(super) struct Proxy {
     turn: Guid,
     // Destinations of stored chunks.
     waiting: BTreeSet<Guid>,
-    // Flows of which chunks are stored because their next hop takes them too slowly, and where they
-    // come from.
-    slow: BTreeMap<Flow, BTreeSet<PortId>>,
-    // Flows that neighbours were told to yield: they are stored because their destinations are away.
-    yielding: BTreeSet<(PortId, Flow)>,
+    // Flows of which chunks are stored, where they come from, and what is granted there: nothing if their
+    // next hop takes them too slowly, what others leave if their destination is away.
+    limited: BTreeMap<(Flow, PortId), Grant>,
     // Stored copies of chunks that an unresponsive neighbour's hop still carries, so that their
     // delivered packets are not sent again when it responds.
     lingering: BTreeMap<Carried, StoreId>,
@@ -64,8 +62,7 @@ impl Proxy {
             by_port: BTreeSet::new(),
             opened: BTreeSet::new(),
             turn: Guid::NONE,
-            slow: BTreeMap::new(),
-            yielding: BTreeSet::new(),
+            limited: BTreeMap::new(),
             waiting: BTreeSet::new(),
             lingering: BTreeMap::new(),
             lingering_ids: BTreeMap::new(),
@@ -85,19 +82,6 @@ impl Proxy {
     /// Destinations of stored chunks.
     pub(super) fn waiting(&self) -> &BTreeSet<Guid> {
         &self.waiting
-    }
-
-    /// Returns a stored chunk that is being forwarded; it came in on the port `origin`.
-    fn released(&self, (chunk, origin): (Chunk, Option<PortId>)) -> ChunkToSend {
-        let charge = self.released.charge(chunk.size() as u64 + ENTRY_BYTES);
-        ChunkToSend {
-            chunk,
-            room: Room::default(),
-            charge,
-            from: None,
-            origin,
-            order: None,
-        }
     }
 
     /// Counts a dropped chunk and queues the notice to its source.
@@ -284,65 +268,50 @@ impl Proxy {
         self.store.bytes() + self.released.amount() + size <= self.store.limits().total
     }
 
-    /// A flow that comes in on `from` is held back until nothing of it is stored.
-    pub(super) fn hold_back(&mut self, from: PortId, flow: Flow) {
-        self.slow.entry(flow).or_default().insert(from);
+    /// A flow that comes in on `from` is stored: what is granted there, until nothing of it is stored, or, of
+    /// what others leave, until its destination is found. Returns true if the neighbour is to be told now.
+    pub(super) fn limit(&mut self, from: PortId, flow: Flow, grant: Grant) -> bool {
+        let key = (flow, from);
+        let is_spare = grant == Grant::Spare;
+        if is_spare && self.limited.contains_key(&key) {
+            return false;
+        }
+        if !is_spare || self.limited.len() < MAX_LIMITED {
+            self.limited.insert(key, grant);
+        }
+        true
     }
 
-    /// Returns true if it is.
+    /// Returns true if nothing may come of a flow on `from`.
     pub(super) fn holds_back(&self, from: PortId, flow: &Flow) -> bool {
-        self.slow
-            .get(flow)
-            .is_some_and(|ports| ports.contains(&from))
+        let grant = self.limited.get(&(*flow, from));
+        grant.is_some_and(|grant| *grant != Grant::Spare)
     }
 
-    /// Returns all flows that are.
-    pub(super) fn held_back(&self) -> Vec<(PortId, Flow)> {
-        let slow = self.slow.iter();
-        slow.flat_map(|(flow, ports)| ports.iter().map(|port| (*port, *flow)))
-            .collect()
+    /// Frees the flows that are stored no longer, however that ended. Returns the others: one among many
+    /// brings a chunk less often than it has to be told.
+    pub(super) fn review_limited(&mut self, effects: &mut Effects) -> Vec<(PortId, Flow, Grant)> {
+        let (store, open) = (&self.store, &self.open);
+        let is_over = |(flow, _): &(Flow, PortId), grant: &mut Grant| {
+            let is_found = || open.contains_key(&flow.destination);
+            store.flow_bytes(flow) == 0 || *grant == Grant::Spare && is_found()
+        };
+        for ((flow, port), _) in self.limited.extract_if(.., is_over) {
+            effects.push(Action::GoOn(port, flow));
+        }
+        let limited = self.limited.iter();
+        let limited = limited.map(|((flow, port), grant)| (*port, *flow, *grant));
+        limited.collect()
     }
 
-    /// Ends that for the flows of which nothing is stored any more, however it went.
-    pub(super) fn review_slow(&mut self, effects: &mut Effects) {
-        let slow: Vec<Flow> = self.slow.keys().copied().collect();
-        slow.iter().for_each(|flow| self.go_on(flow, effects));
-    }
-
-    /// Ends that for a flow of which nothing is stored.
+    /// Frees a flow of which nothing is stored.
     fn go_on(&mut self, flow: &Flow, effects: &mut Effects) {
         if self.store.flow_bytes(flow) == 0 {
-            for port in self.slow.remove(flow).into_iter().flatten() {
-                effects.push(Action::GoOn(port, *flow));
-            }
-        }
-    }
-
-    /// True if the neighbour on `from` is to be told now that a flow of its is stored.
-    /// [`Proxy::still_yielding`] has it told again.
-    pub(super) fn tells_to_yield(&mut self, from: PortId, chunk: &ChunkToSend) -> bool {
-        let has_room = self.yielding.len() < MAX_YIELDING;
-        let key = (from, chunk.chunk.flow());
-        match has_room {
-            true => self.yielding.insert(key),
-            false => !self.yielding.contains(&key),
-        }
-    }
-
-    /// Returns the flows that neighbours were told to yield and whose destinations are still away; the
-    /// others go on. A flow among many brings a chunk less often than it has to be told.
-    pub(super) fn still_yielding(&mut self, effects: &mut Effects) -> Vec<(PortId, Flow)> {
-        let (store, open) = (&self.store, &self.open);
-        let is_away =
-            |flow: &Flow| store.flow_bytes(flow) > 0 && !open.contains_key(&flow.destination);
-        let over = self.yielding.iter().filter(|(_, flow)| !is_away(flow));
-        for (port, flow) in over.copied().collect::<Vec<_>>() {
-            self.yielding.remove(&(port, flow));
-            if !self.holds_back(port, &flow) {
+            let of_flow = (*flow, PortId(0))..=(*flow, PortId(u32::MAX));
+            for ((flow, port), _) in self.limited.extract_if(of_flow, |_, _| true) {
                 effects.push(Action::GoOn(port, flow));
             }
         }
-        self.yielding.iter().copied().collect()
     }
 
     /// No receiver of a flow wants a content any more: its stored chunks are removed.
@@ -362,8 +331,8 @@ impl Proxy {
     /// returns to the storage.
     pub(super) fn release_to_forward(&mut self, destination: Guid, effects: &mut Effects) {
         for id in self.store.ids_for(&destination) {
-            if let Some(chunk) = self.take(id) {
-                effects.push(Action::Forward(self.released(chunk)));
+            if let Some(outgoing) = self.take_to_send(id) {
+                effects.push(Action::Forward(outgoing));
             }
         }
     }
@@ -381,12 +350,25 @@ impl Proxy {
         }
     }
 
-    /// Removes a chunk from the storage; its flow has room again. Returns its port of arrival, too.
-    fn take(&mut self, id: StoreId) -> Option<(Chunk, Option<PortId>)> {
-        let origin = self.store.owner(id);
+    /// Removes a chunk from the storage; its flow has room again.
+    fn take(&mut self, id: StoreId) -> Option<Chunk> {
         let chunk = self.store.take(id)?;
         self.note_room(&chunk.flow());
-        Some((chunk, origin))
+        Some(chunk)
+    }
+
+    /// Removes a chunk that is forwarded: it counts in the storage until the next hop has it.
+    fn take_to_send(&mut self, id: StoreId) -> Option<ChunkToSend> {
+        let origin = self.store.owner(id);
+        let chunk = self.take(id)?;
+        Some(ChunkToSend {
+            charge: self.released.charge(chunk.size() as u64 + ENTRY_BYTES),
+            chunk,
+            room: Room::default(),
+            from: None,
+            origin,
+            order: None,
+        })
     }
 
     fn note_room(&mut self, flow: &Flow) {
@@ -398,8 +380,8 @@ impl Proxy {
     /// A hop continues with a chunk of which a copy was stored while its neighbour was
     /// unresponsive.
     fn go_on_with(&mut self, id: StoreId, carried: Carried, links: &mut Links) {
-        if let Some(chunk) = self.take(id) {
-            links.charge(carried, self.released(chunk).charge);
+        if let Some(outgoing) = self.take_to_send(id) {
+            links.neighbours.recount(carried, outgoing.charge);
         }
     }
 
@@ -461,13 +443,13 @@ impl Proxy {
         links: &mut Links,
         effects: &mut Effects,
     ) {
-        for (carried, outgoing) in links.carried(port) {
+        for (carried, outgoing) in links.neighbours.carried(port) {
             if outgoing.chunk.header.service.has(ServiceId::DELAY_TOLERANT)
                 && let Some(id) = self.store_chunk(now, outgoing, effects)
             {
                 self.lingering.insert(carried, id);
                 self.lingering_ids.insert(id, carried);
-                links.disown(carried);
+                links.neighbours.recount(carried, Charge::default());
             }
         }
         for outgoing in links.take_waiting(port) {
@@ -495,7 +477,7 @@ impl Proxy {
                 && outgoing.order.is_none()
                 && !header.service.has(ServiceId::NEIGHBOUR)
         };
-        for (carried, outgoing) in links.carried(port) {
+        for (carried, outgoing) in links.neighbours.carried(port) {
             if follows(&outgoing)
                 && !self.lingering.contains_key(&carried)
                 && let Some(outgoing) = links.withdraw(now, carried)
@@ -535,7 +517,10 @@ impl Proxy {
         if !is_half_used(links) {
             return;
         }
-        for port in links.held_back(now, self.policy.held_back_patience) {
+        for port in links
+            .neighbours
+            .held_back(now, self.policy.held_back_patience)
+        {
             for outgoing in links.take_waiting(port) {
                 if outgoing.chunk.header.service.has(ServiceId::DELAY_TOLERANT) {
                     effects.counters.held_back += 1;
@@ -617,9 +602,9 @@ impl Proxy {
             if !wanted || self.lingering_ids.contains_key(&id) {
                 continue;
             }
-            if let Some(chunk) = self.take(id) {
+            if let Some(outgoing) = self.take_to_send(id) {
                 effects.counters.chunks_pushed += 1;
-                effects.push(Action::Forward(self.released(chunk)));
+                effects.push(Action::Forward(outgoing));
             }
         }
         self.go_on(&flow, effects);

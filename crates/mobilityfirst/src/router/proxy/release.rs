@@ -13,7 +13,7 @@ impl Proxy {
         effects: &mut Effects,
     ) -> bool {
         let mut may = core::mem::take(&mut self.opened);
-        for port in links.take_gained() {
+        for port in links.neighbours.take_gained() {
             let of_port = (port, Guid::NONE)..;
             let here = self
                 .by_port
@@ -62,7 +62,7 @@ impl Proxy {
         };
         let branches = self.branches_with_room(id, &hops, links, divisions);
         if !branches.is_empty() {
-            self.release_one(now, id, (&branches, &hops), links, effects);
+            self.release_one(now, id, &branches, &hops, links, effects);
         }
         !branches.is_empty()
     }
@@ -80,14 +80,13 @@ impl Proxy {
             return Vec::new();
         };
         let (spread, flow) = (Spread::of_chunk(chunk), chunk.flow());
-        if spread == Spread::Divide && links.may_divide(&flow, hops) {
+        if spread == Spread::Divide && links.division.may_divide(&flow, hops) {
             let has_room = links.has_room_to_divide(&flow, hops);
             return hops.iter().filter(|_| has_room).copied().collect();
         }
-        let content = chunk.data().map(|data| data.content);
         let has_room = |branch: &Branch| {
-            let is_stopped = |content| links.is_stopped(branch.port, &flow, &content);
-            links.has_room_for(branch.port, &flow) && !content.is_some_and(is_stopped)
+            let link = links.at(branch.port);
+            link.is_some_and(|link| link.has_room_for(&flow))
         };
         let chosen: Vec<Branch> = match spread {
             Spread::Divide => {
@@ -112,7 +111,8 @@ impl Proxy {
         &mut self,
         now: Time,
         id: StoreId,
-        (branches, all): (&[Branch], &NextHops),
+        branches: &[Branch],
+        all: &NextHops,
         links: &mut Links,
         effects: &mut Effects,
     ) {
@@ -125,15 +125,16 @@ impl Proxy {
             }
             links.withdraw(now, carried);
         }
-        let Some(chunk) = self.take(id) else {
+        let Some(outgoing) = self.take_to_send(id) else {
             return;
         };
         effects.counters.chunks_released += 1;
-        let outgoing = self.released(chunk);
         let flow = outgoing.chunk.flow();
         self.go_on(&flow, effects);
         let hops: NextHops = branches.iter().copied().collect();
-        if Spread::of_chunk(&outgoing.chunk) == Spread::Divide && links.may_divide(&flow, &hops) {
+        if Spread::of_chunk(&outgoing.chunk) == Spread::Divide
+            && links.division.may_divide(&flow, &hops)
+        {
             return links.divide(outgoing, &hops);
         }
         for branch in branches {

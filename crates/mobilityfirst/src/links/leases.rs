@@ -1,13 +1,13 @@
-//! The flows and contents that neighbours hold back here, when each hold ends, and how many there are
-//! of each network: a neighbour with many ports has one share.
+//! The flows of which neighbours have said what may be sent, when each lease ends, and how many there are of
+//! each network: a neighbour with many ports has one share.
 
 use std::collections::BTreeMap;
 
-use whimbrel_core::{Guid, PortId, Shares, Source, Time, TimerQueue};
+use whimbrel_core::{PortId, Shares, Source, Time, TimerQueue};
 
 use crate::chunk::Flow;
 
-/// Flows and contents that all neighbours together hold back here, by the networks of the neighbours.
+/// Flows that all neighbours together hold back here, by the networks of the neighbours.
 pub(crate) const HELD_BACK: Shares = Shares {
     max: 32_768,
     parts: 4,
@@ -16,31 +16,31 @@ pub(crate) const HELD_BACK: Shares = Shares {
 /// Bytes that an entry takes, about.
 pub(crate) const HELD_BACK_BYTES: u64 = 512;
 
-/// A flow that the neighbour on a port holds back, or one content of it.
-pub(super) type HoldKey = (PortId, Flow, Option<Guid>);
+/// A flow that the neighbour on a port holds back.
+pub(super) type LeaseKey = (PortId, Flow);
 
-/// When holds end, and whose they are.
+/// When leases end, and whose they are.
 #[derive(Debug, Default)]
-pub(super) struct HoldEnds {
-    ends: TimerQueue<HoldKey>,
+pub(super) struct Leases {
+    ends: TimerQueue<LeaseKey>,
     of_port: BTreeMap<PortId, (Source, usize)>,
     of_network: BTreeMap<Source, usize>,
 }
 
-impl HoldEnds {
-    pub(super) fn contains(&self, key: &HoldKey) -> bool {
+impl Leases {
+    pub(super) fn contains(&self, key: &LeaseKey) -> bool {
         self.ends.get(key).is_some()
     }
 
-    /// Returns true if the neighbour on a port, which is at `at`, may hold back one more.
+    /// Returns true if the neighbour on a port, which is at `at`, may have one more.
     pub(super) fn admits(&self, port: PortId, at: Source) -> bool {
         let at = self.of_port.get(&port).map_or(at, |(known, _)| *known);
         let own = self.of_network.get(&at).copied().unwrap_or(0);
         HELD_BACK.admit(own, self.ends.len())
     }
 
-    /// Sets when a hold ends of the neighbour on a port, which is at `at`.
-    pub(super) fn set(&mut self, at: Source, key: HoldKey, until: Time) {
+    /// Sets when a lease ends of the neighbour on a port, which is at `at`.
+    pub(super) fn set(&mut self, at: Source, key: LeaseKey, until: Time) {
         if !self.contains(&key) {
             let (at, count) = self.of_port.entry(key.0).or_insert((at, 0));
             *count += 1;
@@ -49,17 +49,17 @@ impl HoldEnds {
         self.ends.set(key, until);
     }
 
-    pub(super) fn cancel(&mut self, key: &HoldKey) {
+    pub(super) fn cancel(&mut self, key: &LeaseKey) {
         if self.ends.cancel(key) {
             self.count_off(key.0);
         }
     }
 
     /// Takes those that end now.
-    pub(super) fn take_due(&mut self, now: Time) -> Vec<HoldKey> {
+    pub(super) fn take_due(&mut self, now: Time) -> Vec<LeaseKey> {
         let mut pass = self.ends.pass(now);
         let due = core::iter::from_fn(|| pass.next(&mut self.ends));
-        let due: Vec<HoldKey> = due.map(|(_, key)| key).collect();
+        let due: Vec<LeaseKey> = due.map(|(_, key)| key).collect();
         due.iter().for_each(|(port, ..)| self.count_off(*port));
         due
     }
@@ -97,19 +97,19 @@ mod tests {
     use core::time::Duration;
 
     use proptest::prelude::*;
-    use whimbrel_core::Medium;
+    use whimbrel_core::{Guid, Medium};
 
     use super::super::Links;
-    use super::super::holds::tests::links;
+    use super::super::tests::links;
     use super::*;
-    use crate::wire::{Hold, HoldMode};
+    use crate::wire::Credit;
 
-    fn key(port: u32, number: u8) -> HoldKey {
+    fn key(port: u32, number: u8) -> LeaseKey {
         let flow = Flow {
             source: Guid([number; 32]),
             destination: Guid([1; 32]),
         };
-        (PortId(port), flow, None)
+        (PortId(port), flow)
     }
 
     /// Two ports of each network.
@@ -133,29 +133,27 @@ mod tests {
         for number in 0..passed {
             links.note_passed(port, invented(number));
         }
-        let holds = (0..2 * HELD_BACK.max as u64).map(|number| Hold {
+        let told = (0..2 * HELD_BACK.max as u64).map(|number| Credit {
             source: invented(number).source,
             destination: invented(number).destination,
-            mode: Some(HoldMode::All),
-            credit: 0,
+            octets: 0,
+            spare: false,
             lease: Duration::from_secs(32),
         });
-        for hold in holds {
-            if !links.hold(Time::ZERO, port, &hold) {
+        for credit in told {
+            if !links.note_credit(Time::ZERO, port, &credit) {
                 break;
             }
         }
-        links.links[&port].outbox.held().count()
+        let link = links.at(port).expect("a link");
+        link.outbox.held().count()
     }
 
     #[test]
     fn flows_that_never_passed_are_not_held_back() {
         let mut links = links(1);
         assert_eq!(held_back_by(&mut links, 0, 0), 0);
-        assert_eq!(
-            (held_back_by(&mut links, 0, 5), links.hold_ends.len()),
-            (5, 5)
-        );
+        assert_eq!((held_back_by(&mut links, 0, 5), links.leases.len()), (5, 5));
     }
 
     #[test]
@@ -167,7 +165,7 @@ mod tests {
         };
         for port in 0..502 {
             let network = if port < 500 { 1 } else { 2 };
-            let link = links.links.get_mut(&PortId(port)).unwrap();
+            let link = links.neighbours.at_mut(PortId(port)).expect("a link");
             link.info.medium = at(network);
         }
         let held = |links: &mut Links, port| held_back_by(links, port, 64);
@@ -175,7 +173,7 @@ mod tests {
         assert!((3_000..4_096).contains(&of_one), "{of_one}");
         // Both ports of the other network have all that they ask for.
         assert_eq!((held(&mut links, 500), held(&mut links, 501)), (64, 64));
-        assert!(links.hold_ends.len() < HELD_BACK.max);
+        assert!(links.leases.len() < HELD_BACK.max);
         // What a neighbour holds back already is renewed.
         assert_eq!(held(&mut links, 0), 64);
     }
@@ -185,7 +183,7 @@ mod tests {
         fn each_network_has_as_many_as_its_ports_hold_back(
             steps in prop::collection::vec((0u8..4, 0u32..6, 0u8..4, 0u64..9), 0..100),
         ) {
-            let (mut ends, mut model) = (HoldEnds::default(), BTreeMap::new());
+            let (mut ends, mut model) = (Leases::default(), BTreeMap::new());
             let mut now = Time::ZERO;
             for (what, port, number, seconds) in steps {
                 match what {

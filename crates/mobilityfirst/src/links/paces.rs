@@ -6,16 +6,19 @@
 //! based on fine-grained link quality information" [MF-5G §III].
 
 use core::time::Duration;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use whimbrel_core::{PortId, Time};
+use whimbrel_core::{Guid, PortId, Time};
 
-use super::divided::measure;
-use super::{ChunkToSend, LinkEvent, Links};
+use super::link::Link;
+use super::{ChunkToSend, LinkEvent};
 use crate::chunk::Flow;
 use crate::split::schedule::{Measured, time_of};
 use crate::wire::{Pace, ServiceId};
 
+/// A branch has room for the next chunk while its hop has less than this to send, as time, or less
+/// than one chunk.
+pub(super) const LOW_WATER: Duration = Duration::from_millis(20);
 /// A flow's pace is told at this interval at least, ...
 const INTERVAL: Duration = Duration::from_millis(10);
 /// ... or after so many bytes of the flow have left, of which the message is about a hundredth.
@@ -37,9 +40,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Parts of a flow meet at a node if they come from several ports within this time or twice this time.
 const MEETING: Duration = Duration::from_secs(2);
 /// The size of a chunk of a divided flow, for times.
-const CHUNK: u64 = 64 << 10;
+pub(super) const CHUNK: u64 = 64 << 10;
 /// Fewer bytes that wait are none.
-const LITTLE: u64 = 16 << 10;
+pub(super) const LITTLE: u64 = 16 << 10;
 /// Ports from which a flow comes that are remembered.
 const MAX_FROM: usize = 8;
 /// Greater numbers of bytes are not believed.
@@ -47,7 +50,7 @@ const MOST: u64 = 1 << 40;
 
 /// A flow that another node divides, and that passes here.
 #[derive(Clone, Debug)]
-pub(super) struct Passing {
+struct Passing {
     // Where it comes from, in this [`MEETING`] and in the one before. From several ports: its parts meet
     // here, and none of them has a pace of its own.
     from: BTreeSet<PortId>,
@@ -70,7 +73,7 @@ impl Passing {
 
 /// What a next hop has said of a flow.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Onward {
+struct Onward {
     // 0: no pace is told of it, because its parts meet there.
     rate: u64,
     delay: Duration,
@@ -113,18 +116,48 @@ impl Onward {
     }
 }
 
-impl Links {
-    /// Notes that a chunk that a node before may have bound to this way goes on by `to`.
-    pub(super) fn note_passing(&mut self, to: PortId, outgoing: &ChunkToSend) {
-        if !self.split.pace {
+/// One way on for a flow: the neighbour on a port, and the bytes that it has been given if they are counted
+/// here.
+#[derive(Clone, Copy)]
+pub(super) struct OnwardWay<'a> {
+    pub(super) link: &'a Link,
+    pub(super) flow: &'a Flow,
+    pub(super) port: PortId,
+    pub(super) given: Option<u64>,
+}
+
+/// Paces of flows: those that pass here are told to the node before, and what next hops have said of flows.
+#[derive(Default)]
+pub(super) struct Paces {
+    is_used: bool,
+    passing: BTreeMap<Flow, Passing>,
+    onward: BTreeMap<(PortId, Flow), Onward>,
+    // What is to be told.
+    events: Vec<LinkEvent>,
+}
+
+impl Paces {
+    /// Sets whether paces are told and believed.
+    pub(super) fn set_used(&mut self, is_used: bool) {
+        self.is_used = is_used;
+    }
+
+    /// Notes that a chunk from this neighbour, which a node before may have bound to this way, goes on by
+    /// `to`.
+    pub(super) fn note_passing(
+        &mut self,
+        neighbour: Option<Guid>,
+        to: PortId,
+        outgoing: &ChunkToSend,
+    ) {
+        if !self.is_used {
             return;
         }
         let header = &outgoing.chunk.header;
         let Some(from) = outgoing.from else { return };
         // A host binds its chunks by the link that it sends them on. With several addresses, this way is one
         // of those that part before this node, or the only one.
-        let is_bound =
-            !header.extensions.addresses.is_empty() || self.neighbour(from) == Some(header.source);
+        let is_bound = !header.extensions.addresses.is_empty() || neighbour == Some(header.source);
         let is_part = is_bound && header.service.has(ServiceId::MULTIHOMING);
         if !is_part || outgoing.chunk.data().is_none() {
             return;
@@ -154,95 +187,65 @@ impl Links {
         }
     }
 
-    /// Tells the node that a flow comes from how it goes on from here, if that is due.
-    pub(super) fn tell_pace(&mut self, now: Time, flow: &Flow) {
-        let Some(passing) = self.passing.get_mut(flow) else {
-            return;
-        };
-        let (to, told_at, origins) = (passing.to, passing.told_at, passing.origins(now));
-        let Some(port) = origins.first().copied() else {
-            return;
-        };
+    /// Returns the port by which a flow leaves whose pace is to be told. Where parts of a flow meet, tells
+    /// that there is none.
+    pub(super) fn way_of(&mut self, now: Time, flow: &Flow) -> Option<PortId> {
+        let passing = self.passing.get_mut(flow)?;
+        let origins = passing.origins(now);
         if origins.len() > 1 {
-            if told_at == Time::ZERO || now.since(told_at) >= MEETING / 2 {
+            if passing.told_at == Time::ZERO || now.since(passing.told_at) >= MEETING / 2 {
                 passing.told_at = now;
                 let pace = Pace::none(flow.source, flow.destination);
-                let told = origins
-                    .into_iter()
-                    .map(|port| LinkEvent::Pace { port, pace });
+                let told = origins.into_iter();
+                let told = told.map(|port| LinkEvent::Pace { port, pace });
                 self.events.extend(told);
             }
-            return;
+            return None;
         }
-        let Some(pace) = self.pace_of(now, flow, to) else {
+        (!origins.is_empty()).then_some(passing.to)
+    }
+
+    /// Tells how a flow goes on from here to the node that it comes from, if that is due.
+    pub(super) fn tell(&mut self, now: Time, flow: &Flow, pace: Pace) {
+        let Some(passing) = self.passing.get_mut(flow) else {
             return;
         };
         let interval = INTERVAL.max(time_of(TOLD_AFTER, pace.rate));
         // The last of several chunks is told of in any case: nothing comes after it.
-        let is_soon = told_at != Time::ZERO && now.since(told_at) < interval;
+        let is_soon = passing.told_at != Time::ZERO && now.since(passing.told_at) < interval;
         if is_soon && pace.waiting >= LITTLE {
             return;
         }
-        if let Some(passing) = self.passing.get_mut(flow) {
-            passing.told_at = now;
-        }
-        self.events.push_back(LinkEvent::Pace { port, pace });
+        passing.told_at = now;
+        let origin = passing.origins(now).first().copied();
+        self.events
+            .extend(origin.map(|port| LinkEvent::Pace { port, pace }));
     }
 
-    /// Returns how a flow goes on from here; `None` as long as a rate is not measured.
-    fn pace_of(&self, now: Time, flow: &Flow, to: PortId) -> Option<Pace> {
-        let (ways, queued) = match self.splits.get(flow) {
-            Some(divided) => {
-                let ways = self.measured(now, flow, divided, CHUNK);
-                let ways: Vec<Measured> = ways.into_iter().map(|(_, it)| it).collect();
-                (ways, divided.waiting().0)
-            }
-            None => {
-                let link = self.links.get(&to).filter(|it| it.is_up())?;
-                let here = measure(link, flow, CHUNK);
-                // What it was given since cannot be told from what others gave it: the newest message
-                // counts as it is.
-                (vec![self.beyond(now, flow, to, None, here)?], 0)
-            }
-        };
-        let rates = ways.iter().map(|it| it.rate);
-        let rate: u64 = rates.collect::<Option<Vec<u64>>>()?.iter().sum();
-        let waiting = ways.iter().map(|it| it.waiting).sum::<u64>() + queued;
-        // With nothing to send, a link's rate is what came, and not what it could carry.
-        let rate = if waiting < LITTLE { rate * 2 } else { rate };
-        Some(Pace {
-            source: flow.source,
-            destination: flow.destination,
-            rate,
-            delay: ways.iter().map(|it| it.delay(CHUNK)).min()?,
-            waiting,
-        })
+    /// Returns true if a flow passes here and leaves by this port.
+    pub(super) fn leaves_by(&self, flow: &Flow, port: PortId) -> bool {
+        self.passing.get(flow).is_some_and(|it| it.to == port)
     }
 
-    /// The neighbour on a port says how a flow goes on from there. It counts for what goes to that
-    /// neighbour alone.
-    pub(crate) fn note_pace(&mut self, now: Time, port: PortId, pace: &Pace) {
-        if !self.split.pace {
-            return;
-        }
+    /// Notes what the neighbour on a port says of a flow, of which it has been given so many bytes. Returns
+    /// false if too many are known.
+    pub(super) fn note(
+        &mut self,
+        now: Time,
+        port: PortId,
+        pace: &Pace,
+        given: Option<u64>,
+    ) -> bool {
         let flow = Flow {
             source: pace.source,
             destination: pace.destination,
         };
-        let of_split = self.splits.get(&flow);
-        let of_split = of_split.filter(|it| it.hops.iter().any(|hop| hop.port == port));
-        let given = of_split.map(|it| it.record(port).bytes);
-        let passes = self.passing.get(&flow).is_some_and(|it| it.to == port);
-        if given.is_none() && !passes {
-            // The last chunks have arrived.
-            return;
-        }
         let is_new = !self.onward.contains_key(&(port, flow));
         if is_new && self.onward.len() >= MAX_KNOWN {
             self.onward.retain(|_, it| now.since(it.at) < OLD);
         }
         if is_new && self.onward.len() >= MAX_KNOWN {
-            return;
+            return false;
         }
         let before = self.onward.get(&(port, flow));
         let onward = Onward {
@@ -254,37 +257,27 @@ impl Links {
             given: given.unwrap_or(0),
         };
         self.onward.insert((port, flow), onward);
-        self.touched.insert(port);
-        if passes {
-            self.tell_pace(now, &flow);
-        }
+        true
     }
 
     /// Returns the rate at which a flow goes on behind the neighbour on a port, if that has said so.
-    pub(super) fn onward_rate(&self, port: PortId, flow: &Flow) -> Option<u64> {
+    pub(super) fn rate(&self, port: PortId, flow: &Flow) -> Option<u64> {
         let onward = self.onward.get(&(port, *flow));
         onward.map(|it| it.rate).filter(|rate| *rate > 0)
     }
 
-    /// Adds to the measurements of a branch what is known of its further way. `given`: the bytes of the
-    /// flow that the neighbour has, if they are counted here. Returns `None` if nothing comes out there any
-    /// more.
-    pub(super) fn beyond(
-        &self,
-        now: Time,
-        flow: &Flow,
-        port: PortId,
-        given: Option<u64>,
-        here: Measured,
-    ) -> Option<Measured> {
-        let onward = self.onward.get(&(port, *flow));
+    /// Adds to the measurements of a branch what is known of its further way. Returns `None` if nothing
+    /// comes out there any more.
+    pub(super) fn beyond(&self, now: Time, way: OnwardWay<'_>, here: Measured) -> Option<Measured> {
+        let onward = self.onward.get(&(way.port, *way.flow));
         let Some(onward) = onward.filter(|it| it.rate > 0) else {
             return Some(here);
         };
-        let delay = given.map_or(onward.delay, |given| onward.delay(now, given));
-        let given = given.unwrap_or(onward.given);
-        let link = self.links.get(&port);
-        let carried = link.map_or(0, |it| it.outbox.waiting(flow).0);
+        let delay = way
+            .given
+            .map_or(onward.delay, |given| onward.delay(now, given));
+        let given = way.given.unwrap_or(onward.given);
+        let carried = way.link.outbox.waiting(way.flow).0;
         if onward.is_late(now, given, here.round_trip) {
             let times = now.since(onward.at).as_secs() / PATIENCE.as_secs() + 1;
             if onward.unanswered(given) + carried >= UNTOLD * times {
@@ -294,7 +287,7 @@ impl Links {
         let waiting = carried + onward.waiting(now, given);
         let rate = here.rate.map_or(onward.rate, |it| it.min(onward.rate));
         // What is taken now is told of a round trip later.
-        let lag = super::divided::LOW_WATER + INTERVAL + here.round_trip;
+        let lag = LOW_WATER + INTERVAL + here.round_trip;
         let room = u128::from(rate) * lag.as_micros() / 1_000_000 + u128::from(TOLD_AFTER + CHUNK);
         Some(Measured {
             rate: Some(rate),
@@ -306,29 +299,33 @@ impl Links {
         })
     }
 
-    /// Returns true if the neighbour on a port forwards a flow, has said nothing of it, and has got enough:
+    /// Returns true if the neighbour on a way forwards a flow, has said nothing of it, and has got enough:
     /// `given` bytes since `since`.
-    pub(super) fn awaits_pace(
+    pub(super) fn is_awaited(
         &self,
         now: Time,
-        flow: &Flow,
-        port: PortId,
+        way: OnwardWay<'_>,
         given: u64,
         since: Option<Time>,
     ) -> bool {
-        let is_end = self.neighbour(port) == Some(flow.destination);
-        let is_known = self.onward.contains_key(&(port, *flow));
+        let is_end = way.link.neighbour == Some(way.flow.destination);
+        let is_known = self.onward.contains_key(&(way.port, *way.flow));
         let is_young = since.is_some_and(|since| now.since(since) < UNTOLD_FOR);
-        self.split.pace && !is_end && !is_known && is_young && given >= UNTOLD
+        self.is_used && !is_end && !is_known && is_young && given >= UNTOLD
     }
 
     /// Forgets what the neighbour on a port has said.
-    pub(super) fn forget_paces(&mut self, port: PortId) {
+    pub(super) fn forget_port(&mut self, port: PortId) {
         self.onward.retain(|(at, _), _| *at != port);
         self.passing.retain(|_, it| {
             it.from.remove(&port);
             !it.from.is_empty() && it.to != port
         });
+    }
+
+    /// Takes what is to be told.
+    pub(super) fn take_events(&mut self) -> Vec<LinkEvent> {
+        core::mem::take(&mut self.events)
     }
 }
 
