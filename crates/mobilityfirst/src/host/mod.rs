@@ -243,6 +243,10 @@ impl Host {
                 payload,
             } => self.messages.send(destination, channel, payload, effects),
             LocalRequest::Listen { channel } => self.messages.listen(app, channel, effects),
+            LocalRequest::Send(_)
+            | LocalRequest::TakeOffers
+            | LocalRequest::Accept(_)
+            | LocalRequest::Settle { .. } => effects.drop("local-request"),
             LocalRequest::Names { request, prefix } => {
                 let names = self.names_beginning(&prefix);
                 let event = LocalEvent::Names { request, names };
