@@ -14,6 +14,7 @@ mod config;
 mod download;
 mod effects;
 mod holds;
+mod inbox;
 pub mod interfaces;
 mod managing;
 mod messages;

@@ -31,6 +31,10 @@ pub struct HostCounters {
     pub nacks_sent: u64,
     /// Pushes sent to proxies.
     pub pushes_sent: u64,
+    /// Contents that others have offered without a request.
+    pub offers: u64,
+    /// Of these, those that were refused.
+    pub offers_refused: u64,
     /// Times that work was left over after one input, to stay open to the next. It should be 0.
     pub left_over: u64,
     /// What was dropped, by reason.

@@ -50,7 +50,8 @@ impl Downloads {
         let (content, patience) = (download.content, download.patience());
         let request_id = Some(download.request_id);
         // A source that has not answered two NACKs may be gone; another holder may answer.
-        let source = download.source.filter(|_| download.attempts <= 2);
+        let is_sent = download.sent_by.is_some();
+        let source = (download.source).filter(|_| download.attempts <= 2 || is_sent);
         match source {
             Some((source, address)) => {
                 effects.counters.nacks_sent += 1;
@@ -277,6 +278,11 @@ impl Downloads {
         let Some(download) = self.by_id.get_mut(&id) else {
             return;
         };
+        // Its sender alone has it, and may come back.
+        if download.sent_by.is_some() && reason != DropReason::TooLarge {
+            download.absent_since.get_or_insert(now);
+            return;
+        }
         let begun = download.last_arrival.is_some() || download.assembly.verified_bytes() > 0;
         match reason {
             // Only this host's own router has asked the name service on its behalf. Anyone else who

@@ -39,6 +39,15 @@ const MAX_CALLERS: usize = 1024;
 /// Bound of the contents remembered as fetched a moment ago.
 const MAX_ENDED: usize = 1024;
 
+/// The offer by which a content comes that this host has not requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::host) struct Accepted {
+    /// The sender.
+    pub(in crate::host) sender: Guid,
+    /// The sender's number for it, which its chunks carry.
+    pub(in crate::host) number: u64,
+}
+
 /// Bounds of a host's downloads.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::host) struct DownloadLimits {
@@ -196,6 +205,68 @@ impl Downloads {
         uplink: &Uplink,
         effects: &mut Effects,
     ) {
+        let Some(id) = self.open_download(now, app, &get, effects) else {
+            return;
+        };
+        if let Some(caller) = caller {
+            self.callers.insert(caller, ());
+        }
+        if let Some(download) = self.by_id.get_mut(&id) {
+            download.caller = caller;
+        }
+        if !self.finish_if_done(id, effects) {
+            self.ask(now, id, uplink, effects);
+        }
+    }
+
+    /// Begins the download of a content whose chunks come without a request. The source is asked for
+    /// what an earlier run of the program has left out.
+    pub(in crate::host) fn accept_download(
+        &mut self,
+        now: Time,
+        app: App,
+        (get, from): (&Get, Accepted),
+        uplink: &Uplink,
+        effects: &mut Effects,
+    ) {
+        // A program that has come again takes the place of its earlier run.
+        for id in self.ids_of(&get.content) {
+            let sent = self.by_id.get(&id).and_then(|download| download.sent_by);
+            if sent == Some(from)
+                && let Some(earlier) = self.end_download(id, effects)
+            {
+                let (request, reason) = (earlier.request, FailReason::Busy);
+                effects.tell(earlier.app, LocalEvent::Failed { request, reason });
+            }
+        }
+        let Some(id) = self.open_download(now, app, get, effects) else {
+            return;
+        };
+        let Some(download) = self.by_id.get_mut(&id) else {
+            return;
+        };
+        download.request_id = from.number;
+        download.sent_by = Some(from);
+        download.source = Some((from.sender, Guid::NONE));
+        download.asked_at = Some(now);
+        let patience = download.patience();
+        if self.finish_if_done(id, effects) {
+            return;
+        }
+        match get.resume.is_empty() {
+            true => effects.set(Timer::Download(id), now + patience),
+            false => self.ask(now, id, uplink, effects),
+        }
+    }
+
+    /// Adds a download for a request of a program. Returns `None` if it is refused.
+    fn open_download(
+        &mut self,
+        now: Time,
+        app: App,
+        get: &Get,
+        effects: &mut Effects,
+    ) -> Option<u64> {
         let request = get.request;
         let assembly = if get.resume.is_empty() {
             Some(Assembly::new(get.content, self.limits.content))
@@ -204,35 +275,18 @@ impl Downloads {
                 .ok()
                 .filter(|assembly| assembly.root() == get.content)
         };
-        let (Some(assembly), Some(chunk_size)) =
-            (assembly, ChunkSize::from_code(get.chunk_log2 & !EXACT_SIZE))
-        else {
-            return effects.tell(
-                app,
-                LocalEvent::Failed {
-                    request,
-                    reason: FailReason::Invalid,
-                },
-            );
+        let chunk_size = ChunkSize::from_code(get.chunk_log2 & !EXACT_SIZE);
+        let is_new = self.find(app, request).is_none();
+        let wanted = assembly.zip(chunk_size).filter(|_| is_new);
+        let (reason, wanted) = match wanted {
+            None => (FailReason::Invalid, None),
+            Some(_) if self.len() >= self.limits.transfers => (FailReason::Busy, None),
+            wanted => (FailReason::Invalid, wanted),
         };
-        if self.find(app, request).is_some() {
-            return effects.tell(
-                app,
-                LocalEvent::Failed {
-                    request,
-                    reason: FailReason::Invalid,
-                },
-            );
-        }
-        if self.len() >= self.limits.transfers {
-            return effects.tell(
-                app,
-                LocalEvent::Failed {
-                    request,
-                    reason: FailReason::Busy,
-                },
-            );
-        }
+        let Some((assembly, chunk_size)) = wanted else {
+            effects.tell(app, LocalEvent::Failed { request, reason });
+            return None;
+        };
         let nack_timeout = match get.nack_timeout_ms {
             0 => self.limits.nack_timeout,
             ms => Duration::from_millis(ms.into()),
@@ -245,18 +299,12 @@ impl Downloads {
             chunk_size = rest_of(&assembly).affords(chunk_size);
         }
         let share = self.shares.open(app);
-        let mut download = Download::new(now, app, &get, assembly, chunk_size, nack_timeout, share);
+        let mut download = Download::new(now, app, get, assembly, chunk_size, nack_timeout, share);
         download.request_id = core::hash::BuildHasher::hash_one(&self.draw, id);
         download.again = self.was_here(now, &get.content);
-        download.caller = caller;
-        if let Some(caller) = caller {
-            self.callers.insert(caller, ());
-        }
         self.by_content.entry(get.content).or_default().insert(id);
         self.by_id.insert(id, download);
-        if !self.finish_if_done(id, effects) {
-            self.ask(now, id, uplink, effects);
-        }
+        Some(id)
     }
 
     fn set_state(&mut self, id: u64, state: TransferState, effects: &mut Effects) {
@@ -318,7 +366,9 @@ impl Downloads {
         let Some(download) = self.end_download(id, effects) else {
             return;
         };
-        let wanted_by_others = self.by_content.contains_key(&download.content);
+        // What was sent without a request waits for another run of the program.
+        let wanted_by_others =
+            self.by_content.contains_key(&download.content) || download.sent_by.is_some();
         if let Some((source, address)) = download.source.filter(|_| !wanted_by_others) {
             let about = (download.content, download.chunk_size.code());
             let at = (source, address);

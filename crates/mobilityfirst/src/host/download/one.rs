@@ -11,6 +11,7 @@ use super::super::App;
 use super::super::effects::Uplink;
 use super::super::shares::{Load, Share};
 use super::super::status::DownloadStatus;
+use super::Accepted;
 use crate::local::{Get, LocalChunk, TransferState};
 use crate::wire::{ChunkRanges, EXACT_SIZE, MAX_RANGES, Reliability};
 
@@ -42,6 +43,8 @@ pub(super) struct Download {
     pub(super) content: Guid,
     // The inbound peer that is asked, in place of the network.
     pub(super) caller: Option<Guid>,
+    // The offer by which it comes without a request.
+    pub(super) sent_by: Option<Accepted>,
     pub(super) chunk_size: ChunkSize,
     // Chunks are to have this size whatever the path affords.
     pub(super) is_exact: bool,
@@ -113,6 +116,7 @@ impl Download {
             request_id: 0,
             content: get.content,
             caller: None,
+            sent_by: None,
             chunk_size,
             is_exact: get.chunk_log2 & EXACT_SIZE != 0,
             in_order: get.in_order,
