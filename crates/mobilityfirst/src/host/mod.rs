@@ -11,6 +11,7 @@ mod attach;
 mod catalogue;
 mod clocks;
 mod config;
+mod delivery;
 mod download;
 mod effects;
 mod holds;
@@ -34,7 +35,7 @@ use whimbrel_core::{
 };
 use whimbrel_link::Pacing;
 
-use crate::chunk::{Chunk, Flow, Message};
+use crate::chunk::{Chunk, Message};
 use crate::links::{ChunkToSend, LEFT_OVER, LinkEvent, Links, MAX_TURNS};
 use crate::local::{LocalEvent, LocalRequest, ReadChunk};
 use crate::next_hops::Divisions;
@@ -45,6 +46,8 @@ pub use clocks::ClockDifference;
 pub use config::{HostConfig, LinkPolicy};
 use download::{DownloadLimits, Downloads};
 use effects::{Action, Effects, Uplink};
+use inbox::Inbox;
+pub use inbox::InboxStatus;
 use interfaces::Interfaces;
 use messages::Messages;
 use ping::Pings;
@@ -52,6 +55,7 @@ use programs::Programs;
 use shares::Load;
 pub use status::{DownloadStatus, HostCounters, HostStatus};
 use uplinks::Uplinks;
+pub use upload::PushStatus;
 use upload::Uploads;
 
 /// A local program.
@@ -102,6 +106,7 @@ pub struct Host {
     registration: Registration,
     downloads: Downloads,
     uploads: Uploads,
+    inbox: Inbox,
     pings: Pings,
     messages: Messages,
     programs: Programs,
@@ -145,7 +150,8 @@ impl Host {
             ),
             registration: Registration::new(terms, config.wall),
             downloads: Downloads::new(limits, &mut rng),
-            uploads: Uploads::new(guid, config.max_transfers),
+            uploads: Uploads::new(guid, config.max_transfers, &mut rng),
+            inbox: Inbox::new(guid, config.buffer_packets),
             pings: Pings::new(rng.next_word()),
             messages: Messages::new(rng.next_word()),
             programs: Programs::default(),
@@ -244,10 +250,14 @@ impl Host {
                 payload,
             } => self.messages.send(destination, channel, payload, effects),
             LocalRequest::Listen { channel } => self.messages.listen(app, channel, effects),
-            LocalRequest::Send(_)
-            | LocalRequest::TakeOffers
-            | LocalRequest::Accept(_)
-            | LocalRequest::Settle { .. } => effects.drop("local-request"),
+            LocalRequest::Send(send) => self.send_content(now, app, &send),
+            LocalRequest::TakeOffers => self.inbox.listen(app, effects),
+            LocalRequest::Accept(accept) => self.accept_offer(now, app, &accept),
+            LocalRequest::Settle {
+                id,
+                content,
+                verdict,
+            } => self.settle_offer(id, content, verdict),
             LocalRequest::Names { request, prefix } => {
                 let names = self.names_beginning(&prefix);
                 let event = LocalEvent::Names { request, names };
@@ -280,18 +290,8 @@ impl Host {
             .uploads
             .finish_read(now, app, read, chunk, &mut self.effects);
         let Some(ready) = ready else { return };
-        let mut service = ServiceId::CONTENT_RESPONSE.with(ServiceId::DELAY_TOLERANT);
-        if ready.multihoming {
-            service = service.with(ServiceId::MULTIHOMING);
-        }
-        let flow = Flow {
-            source: self.guid,
-            destination: ready.to,
-        };
-        self.links.note_more(&flow, ready.more);
-        let (key, index, data) = (ready.key, ready.index, Transport::Data(ready.data));
-        let at = (ready.to, ready.address);
-        if !self.send_transport(ready.way, service, at, ready.request_id, &data) {
+        let (key, index) = (ready.key, ready.index);
+        if !self.send_data(ready) {
             self.uploads.send_later(key, index);
         }
     }
@@ -302,6 +302,7 @@ impl Host {
         self.uploads.forget_contents_of(app, effects);
         self.pings.forget(app);
         self.messages.forget(app);
+        self.inbox.forget(app);
         self.carry_out();
     }
 
@@ -446,7 +447,7 @@ impl Host {
             LinkEvent::TooLarge(port, outgoing) => {
                 let way = self.uplinks.way_back(port);
                 self.uploads
-                    .upload_too_large(way, &outgoing.chunk, &mut self.effects)
+                    .upload_too_large(now, way, &outgoing.chunk, &mut self.effects)
             }
             LinkEvent::Moved { from, to } => {
                 self.links.follow(now, from, to);

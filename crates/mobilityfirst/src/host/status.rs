@@ -7,10 +7,13 @@ use whimbrel_core::{Guid, GuidPrefix, LookUpFailure, Time};
 use whimbrel_link::hop::ReceptionCounters;
 
 use super::interfaces::Verdict;
-use super::{ClockDifference, Host};
+use super::{ClockDifference, Host, InboxStatus, PushStatus};
 use crate::links::{CallersTotal, DividedStatus, LinkStatus, UnresolvedStatus};
 use crate::local::{MAX_NAMES, TransferState};
 use crate::wire::ControlCode;
+
+/// Bound of the sent contents in a report.
+const MAX_SENDING: usize = 64;
 
 /// Counts since the start.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -101,6 +104,11 @@ pub struct HostStatus {
     pub published: usize,
     /// Contents being sent to others.
     pub uploads: usize,
+    /// The first contents that programs send to receivers which have not requested them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sending: Vec<PushStatus>,
+    /// What others offer to this host.
+    pub inbox: InboxStatus,
     /// The links to access routers.
     pub links: Vec<LinkStatus>,
     /// Of these, those that carry nothing, by label: switched off, or their quota is used up.
@@ -153,6 +161,8 @@ impl Host {
             downloads: self.downloads.len(),
             published: self.uploads.catalogue().len(),
             uploads: self.uploads.len(),
+            sending: self.uploads.push_status(now, MAX_SENDING),
+            inbox: self.inbox.status(),
             links: self.links.status(now),
             shut: self.uplinks.interfaces.shut(&self.links),
             callers: self.links.callers_total(),

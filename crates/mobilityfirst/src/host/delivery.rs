@@ -1,0 +1,191 @@
+//! Contents that nobody has requested: those that programs of this host send, and those that others send
+//! to it ([MFTP §2]: `send(destination, content)`).
+
+use whimbrel_core::{Guid, Time};
+
+use super::download::Accepted;
+use super::upload::Ready;
+use super::{App, Host, Way};
+use crate::chunk::{Chunk, Flow};
+use crate::local::{AcceptOffer, OfferId, OfferVerdict, SendContent};
+use crate::room::Room;
+use crate::wire::{
+    ChunkRanges, Data, DropReason, NetworkHeader, Notice, OfferTerms, Reliability, Request,
+    ServiceId, Transport, UpperProtocol,
+};
+
+impl Host {
+    /// Sends a program's content to a receiver.
+    pub(super) fn send_content(&mut self, now: Time, app: App, send: &SendContent) {
+        let publish = &send.content;
+        let id = self.uploads.draw_id();
+        let terms = OfferTerms {
+            destination: send.destination,
+            id,
+            content: publish.content,
+            content_len: publish.content_len,
+            kind: publish.kind,
+            file_name: &publish.file_name,
+        };
+        let offer = (self.registration).sign_offer(now, &terms, send.proposed);
+        // As the receiver would request it; it has no address yet.
+        let (service, upper) = (ServiceId::UNICAST, UpperProtocol::Transport);
+        let mut header = NetworkHeader::new(service, upper, send.destination, self.guid);
+        header.extensions.request = Some(id);
+        let request = Request {
+            content: publish.content,
+            chunk_log2: send.chunk_log2 & !crate::wire::EXACT_SIZE,
+            is_exact: send.chunk_log2 & crate::wire::EXACT_SIZE != 0,
+            reliability: Reliability::Nack,
+            chunks: ChunkRanges::all(),
+        };
+        let length = publish.content_len;
+        let request = self.fitted(Way::Uplink, &header, request, Some(length));
+        self.uploads.push_content(
+            now,
+            app,
+            (send, offer),
+            (&header, request),
+            &mut self.effects,
+        );
+    }
+
+    /// Sends a chunk that a program has read. Returns false if no node answers on that way.
+    pub(super) fn send_data(&mut self, ready: Ready) -> bool {
+        let mut service = ServiceId::CONTENT_RESPONSE.with(ServiceId::DELAY_TOLERANT);
+        if ready.multihoming {
+            service = service.with(ServiceId::MULTIHOMING);
+        }
+        let flow = Flow {
+            source: self.guid,
+            destination: ready.to,
+        };
+        self.links.note_more(&flow, ready.more);
+        let upper = UpperProtocol::Transport;
+        let mut header = self.header(ready.way, service, upper, ready.to, ready.address);
+        header.extensions.request = ready.request_id;
+        if let Some(unrequested) = ready.unrequested {
+            header.extensions.offer = Some(unrequested.offer);
+            header.extensions.lifetime_ms = unrequested.lifetime_ms;
+        }
+        let data = Transport::Data(ready.data);
+        self.send(ready.way, Chunk::of_transport(header, &data))
+    }
+
+    /// Keeps a chunk of a content that nobody here has requested, if its sender offers it. Returns it if it
+    /// does not, or if its offer is accepted already.
+    pub(super) fn keep_offered(
+        &mut self,
+        now: Time,
+        header: &NetworkHeader,
+        data: Data,
+        room: Room,
+    ) -> Option<(Data, Room)> {
+        let (Some(offer), Some(number)) = (&header.extensions.offer, header.extensions.request)
+        else {
+            return Some((data, room));
+        };
+        if self.downloads.has_asked(&data.content, Some(number)) {
+            return Some((data, room));
+        }
+        let id = OfferId {
+            sender: header.source,
+            number,
+        };
+        if let Some(verdict) = self.inbox.settled(&id) {
+            self.tell_verdict((id, header.source_address), data.content, verdict);
+            return None;
+        }
+        let (content, index) = (data.content, data.index);
+        let effects = &mut self.effects;
+        if !(self.inbox).keep(now, (header, *offer), data, room, effects) {
+            self.give_back((id, header.source_address), content, index);
+        }
+        None
+    }
+
+    /// There is no room here for a chunk: its source sends it again later.
+    fn give_back(&mut self, (id, address): (OfferId, Guid), content: Guid, index: u32) {
+        let chunks = ChunkRanges::from(index..index.saturating_add(1));
+        self.drop_offered((id, address), content, chunks, DropReason::FlowLimit);
+    }
+
+    fn drop_offered(
+        &mut self,
+        (id, address): (OfferId, Guid),
+        content: Guid,
+        chunks: ChunkRanges,
+        reason: DropReason,
+    ) {
+        let notice = Notice {
+            content,
+            source: id.sender,
+            destination: self.guid,
+            chunks,
+            stored: 0,
+            limit: 0,
+        };
+        let (at, service) = ((id.sender, address), ServiceId::DELAY_TOLERANT);
+        let message = Transport::Drop(notice, reason);
+        self.effects
+            .send_about(Some(id.number), service, at, message);
+    }
+
+    /// Begins to receive an offered content for a program.
+    pub(super) fn accept_offer(&mut self, now: Time, app: App, accept: &AcceptOffer) {
+        let (id, content) = (accept.id, accept.get.content);
+        let uplink = self.uplink();
+        let from = Accepted {
+            sender: id.sender,
+            number: id.number,
+        };
+        let effects = &mut self.effects;
+        (self.downloads).accept_download(now, app, (&accept.get, from), &uplink, effects);
+        self.carry_out();
+        for kept in self.inbox.take(&id, &content) {
+            let is_ready = |app| self.programs.is_ready(app);
+            self.downloads.handle_data(
+                now,
+                &kept.header,
+                kept.data,
+                kept.room,
+                is_ready,
+                &mut self.effects,
+            );
+            self.carry_out();
+        }
+    }
+
+    /// A program has received an offered content, or refuses it.
+    pub(super) fn settle_offer(&mut self, id: OfferId, content: Guid, verdict: OfferVerdict) {
+        let address = self.inbox.settle(id, &content, verdict);
+        if verdict != OfferVerdict::Received {
+            self.effects.counters.offers_refused += 1;
+        }
+        self.tell_verdict((id, address), content, verdict);
+    }
+
+    /// Tells the sender what became of its content, and the routers that no further chunk of it is wanted.
+    fn tell_verdict(&mut self, at: (OfferId, Guid), content: Guid, verdict: OfferVerdict) {
+        let (id, address) = at;
+        let (request_id, to) = (Some(id.number), (id.sender, address));
+        let request = |chunks| Request {
+            content,
+            chunk_log2: whimbrel_content::ChunkSize::DEFAULT.code(),
+            is_exact: false,
+            reliability: Reliability::Ack,
+            chunks,
+        };
+        match verdict.refusal() {
+            Some(reason) => self.drop_offered(at, content, ChunkRanges::all(), reason),
+            None => {
+                let ack = Transport::Ack(request(ChunkRanges::all()));
+                let service = ServiceId::DELAY_TOLERANT;
+                self.effects.send_about(request_id, service, to, ack);
+            }
+        }
+        let stop = Transport::Request(request(ChunkRanges::default()));
+        let service = ServiceId::DELAY_TOLERANT;
+        self.effects.send_about(request_id, service, to, stop);
+    }
+}
