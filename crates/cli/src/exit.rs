@@ -306,6 +306,7 @@ impl From<FetchError> for Failure {
                 }
             }
             FetchError::BadFolder(_)
+            | FetchError::BadBundle
             | FetchError::TooLong { .. }
             | FetchError::FolderTooLarge { .. }
             | FetchError::Unbelievable { .. } => Exit::Other,

@@ -32,6 +32,7 @@
     reason = "code that drives machines over real sockets and files owns a clock"
 )]
 
+mod bundle;
 mod callers;
 pub mod compose;
 pub mod config;
