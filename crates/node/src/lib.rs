@@ -20,6 +20,7 @@
 //! | [`local_client`] | a program's connection to its host, by a socket or in the same process |
 //! | [`shelf`], [`serve`] | the publishing side: files hashed once, read and proven chunk by chunk |
 //! | [`fetch`] | the receiving side: verified chunks to disk, and the record by which a fetch resumes |
+//! | [`push`] | contents for a receiver that has not requested them |
 //! | [`output`] | the places of fetched content, and the treatment of files that are there |
 //! | [`perf`] | measuring what a network carries between two hosts |
 //! | [`ticket`] | a content's name and where to ask for it, in one string |
@@ -53,6 +54,7 @@ pub mod ndn;
 pub mod output;
 pub mod perf;
 pub mod place;
+pub mod push;
 mod quotas;
 pub mod reload;
 pub mod run;
