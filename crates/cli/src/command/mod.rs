@@ -21,6 +21,7 @@ pub(crate) mod node;
 mod offering;
 pub(crate) mod perf;
 pub(crate) mod ping;
+pub(crate) mod push;
 pub(crate) mod serve;
 pub(crate) mod shell;
 pub(crate) mod status;
@@ -50,6 +51,8 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Serve(command) => serve::run(command),
         Command::Send(command) => serve::send(command),
         Command::Get(command) | Command::Receive(command) => get::run(command),
+        Command::Push(command) => push::run(command),
+        Command::Message(command) => push::message(command),
         Command::Ping(command) => ping::run(command),
         Command::Perf(command) => perf::run(command),
         Command::Ndn(command) => ndn::run(command),
