@@ -8,7 +8,7 @@ use serde::de::{IntoDeserializer, value};
 use whimbrel_node::config::{NamedRemote, PostQuantum};
 
 use crate::command::{
-    bench, configure, demo, doctor, get, identity, keys, lab, names, ndn, node, perf, ping,
+    bench, configure, demo, doctor, get, identity, inbox, keys, lab, names, ndn, node, perf, ping,
     push, serve, shell, status, study, tcp_proxy,
 };
 use crate::exit;
@@ -72,6 +72,8 @@ pub(crate) enum Command {
     Push(push::Push),
     /// Send a short text to a receiver that may be away
     Message(push::Message),
+    /// Receive what others push: who may send, and how much, is for you to say
+    Inbox(inbox::Inbox),
     /// Run a router, or show its status
     #[command(subcommand)]
     Router(node::RouterCommand),

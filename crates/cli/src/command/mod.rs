@@ -12,6 +12,7 @@ pub(crate) mod doctor;
 pub(crate) mod get;
 mod guest;
 pub(crate) mod identity;
+pub(crate) mod inbox;
 pub(crate) mod interfaces;
 pub(crate) mod keys;
 pub(crate) mod lab;
@@ -53,6 +54,7 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Get(command) | Command::Receive(command) => get::run(command),
         Command::Push(command) => push::run(command),
         Command::Message(command) => push::message(command),
+        Command::Inbox(command) => inbox::run(command),
         Command::Ping(command) => ping::run(command),
         Command::Perf(command) => perf::run(command),
         Command::Ndn(command) => ndn::run(command),
