@@ -71,7 +71,7 @@ pub(crate) enum Command {
     /// Send files and folders to a receiver that has not requested them, and may be away
     Push(push::Push),
     /// Send a short text to a receiver that may be away
-    Message(push::Message),
+    Message(push::MessageArguments),
     /// Receive what others push: who may send, and how much, is for you to say
     Inbox(inbox::Inbox),
     /// Run a router, or show its status

@@ -17,8 +17,8 @@ use whimbrel_mobilityfirst::local::{
 use whimbrel_mobilityfirst::wire;
 use whimbrel_mobilityfirst::wire::{
     ChunkRanges, ContentKind, Control, ControlCode, Data, DropReason, Echo, Hold, HoldMode,
-    NetworkHeader, Notice, OfferTerms, OfferUse, Presence, PresenceCode, Reliability, Request, ServiceId, SignedOffer, Stop,
-    Transport, UpperProtocol,
+    NetworkHeader, Notice, OfferTerms, OfferUse, Presence, PresenceCode, Reliability, Request,
+    ServiceId, SignedOffer, Stop, Transport, UpperProtocol,
 };
 
 const CLIENT: Guid = Guid([0xc1; 32]);

@@ -11,7 +11,7 @@ pub(crate) const LIST_AT: u64 = 8;
 
 /// A content in a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct BundlePart {
     pub(crate) content: Guid,
     pub(crate) offset: u64,
     pub(crate) length: u64,
@@ -19,7 +19,7 @@ pub(crate) struct Part {
 
 /// Returns where the contents of a folder's files are in its bundle, and the bundle's length: first the
 /// packs, then the other contents in the order of the list. `None` if it would be too long.
-pub(crate) fn parts_of(folder: &Folder, listing_len: u64) -> Option<(Vec<Part>, u64)> {
+pub(crate) fn parts_of(folder: &Folder, listing_len: u64) -> Option<(Vec<BundlePart>, u64)> {
     let packs = folder.packs().iter();
     let packs = packs.map(|pack| (pack.content, u64::from(pack.length)));
     let files = folder
@@ -37,7 +37,7 @@ pub(crate) fn parts_of(folder: &Folder, listing_len: u64) -> Option<(Vec<Part>, 
     let mut offset = LIST_AT.checked_add(listing_len)?;
     for (content, length) in packs.chain(files) {
         if known.insert(content) {
-            parts.push(Part {
+            parts.push(BundlePart {
                 content,
                 offset,
                 length,

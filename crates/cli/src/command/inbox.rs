@@ -102,7 +102,7 @@ pub(crate) fn run(arguments: Inbox) -> Outcome {
         (None, Attachment::Socket(path)) => Attachment::Socket(path.clone()),
         (None, Attachment::Once(client)) => Attachment::Once(client.take()),
     };
-    let mut teller = Teller {
+    let mut teller = InboxTeller {
         json: arguments.json,
         folder: &arguments.output,
         rule: &rule,
@@ -160,14 +160,14 @@ fn name_in(text: &str, place: &str) -> Result<Guid, Failure> {
 }
 
 /// Tells what comes.
-struct Teller<'a> {
+struct InboxTeller<'a> {
     json: bool,
     folder: &'a Path,
     rule: &'a InboxRule,
     told_wait: ToldWait,
 }
 
-impl Teller<'_> {
+impl InboxTeller<'_> {
     fn tell(&mut self, event: InboxEvent) {
         match event {
             InboxEvent::Ready(name) => self.ready(name),

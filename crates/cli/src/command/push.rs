@@ -27,7 +27,7 @@ use crate::progress;
 
 /// What `push` and `message` have in common.
 #[derive(Args, Debug)]
-pub(crate) struct Sending {
+pub(crate) struct PushArguments {
     /// The receiver: the name of a host, as its `whimbrel inbox` prints it
     #[arg(long, value_name = "NAME")]
     to: Guid,
@@ -64,17 +64,17 @@ pub(crate) struct Push {
     #[arg(long, value_name = "SIZE")]
     chunk_size: Option<ByteSize>,
     #[command(flatten)]
-    sending: Sending,
+    sending: PushArguments,
 }
 
 /// `message`.
 #[derive(Args, Debug)]
 #[command(after_help = format!("Example:\n  whimbrel message --to 6b1e...c2 --router 192.0.2.1:4711 'on my way'\n\n{}", exit::HELP))]
-pub(crate) struct Message {
+pub(crate) struct MessageArguments {
     /// The text, at most 32 KiB; by default it is read from standard input
     text: Option<String>,
     #[command(flatten)]
-    sending: Sending,
+    sending: PushArguments,
 }
 
 pub(crate) fn run(arguments: Push) -> Outcome {
@@ -127,7 +127,7 @@ pub(crate) fn run(arguments: Push) -> Outcome {
     deliver(&mut access, &shelf, &items, sending, chunk_size, &stop)
 }
 
-pub(crate) fn message(arguments: Message) -> Outcome {
+pub(crate) fn message(arguments: MessageArguments) -> Outcome {
     let stop = stop_flag()?;
     let text = match arguments.text {
         Some(text) => text.into_bytes(),
@@ -173,7 +173,7 @@ fn deliver(
     access: &mut super::access::Access,
     shelf: &Shelf,
     items: &[(PushItem, String)],
-    sending: &Sending,
+    sending: &PushArguments,
     chunk_size: Option<ChunkSize>,
     stop: &std::sync::atomic::AtomicBool,
 ) -> Outcome {
@@ -184,7 +184,7 @@ fn deliver(
         until_delivered: sending.wait,
         timeout: sending.timeout.map(|span| span.0),
     };
-    let mut report = Report::new(items, shelf, sending.json);
+    let mut report = PushReport::new(items, shelf, sending.json);
     let contents: Vec<PushItem> = items.iter().map(|(item, _)| *item).collect();
     let mut observe = |event: PushEvent| report.tell(event);
     let outcome = push(
@@ -212,7 +212,7 @@ fn deliver(
 }
 
 /// What the user, or a program, sees of a push.
-struct Report<'a> {
+struct PushReport<'a> {
     json: bool,
     items: &'a [(PushItem, String)],
     lengths: Vec<u64>,
@@ -221,8 +221,8 @@ struct Report<'a> {
     told_wait: ToldWait,
 }
 
-impl Report<'_> {
-    fn new<'a>(items: &'a [(PushItem, String)], shelf: &Shelf, json: bool) -> Report<'a> {
+impl PushReport<'_> {
+    fn new<'a>(items: &'a [(PushItem, String)], shelf: &Shelf, json: bool) -> PushReport<'a> {
         let length = |(item, _): &(PushItem, String)| {
             let content = shelf.publish(&item.content);
             content.map_or(0, |content| content.content_len)
@@ -234,7 +234,7 @@ impl Report<'_> {
         );
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_length(lengths.iter().sum());
-        Report {
+        PushReport {
             json,
             items,
             taken: vec![0; lengths.len()],

@@ -3,8 +3,7 @@
 
 use whimbrel_core::{Guid, Time};
 
-use super::download::Accepted;
-use super::upload::Ready;
+use super::upload::{Pushed, Ready};
 use super::{App, Host, Way};
 use crate::chunk::{Chunk, Flow};
 use crate::local::{AcceptOffer, OfferId, OfferVerdict, SendContent};
@@ -13,6 +12,13 @@ use crate::wire::{
     ChunkRanges, Data, DropReason, NetworkHeader, Notice, OfferTerms, Reliability, Request,
     ServiceId, Transport, UpperProtocol,
 };
+
+/// An offer, and where its sender is.
+#[derive(Clone, Copy)]
+struct OfferSource {
+    id: OfferId,
+    address: Guid,
+}
 
 impl Host {
     /// Sends a program's content to a receiver.
@@ -41,13 +47,13 @@ impl Host {
         };
         let length = publish.content_len;
         let request = self.fitted(Way::Uplink, &header, request, Some(length));
-        self.uploads.push_content(
-            now,
-            app,
-            (send, offer),
-            (&header, request),
-            &mut self.effects,
-        );
+        let pushed = Pushed {
+            send,
+            offer,
+            header: &header,
+            request,
+        };
+        (self.uploads).push_content(now, app, pushed, &mut self.effects);
     }
 
     /// Sends a chunk that a program has read. Returns false if no node answers on that way.
@@ -81,8 +87,7 @@ impl Host {
         data: Data,
         room: Room,
     ) -> Option<(Data, Room)> {
-        let (Some(offer), Some(number)) = (&header.extensions.offer, header.extensions.request)
-        else {
+        let (Some(_), Some(number)) = (&header.extensions.offer, header.extensions.request) else {
             return Some((data, room));
         };
         if self.downloads.has_asked(&data.content, Some(number)) {
@@ -92,40 +97,40 @@ impl Host {
             sender: header.source,
             number,
         };
+        let from = OfferSource {
+            id,
+            address: header.source_address,
+        };
         if let Some(verdict) = self.inbox.settled(&id) {
-            self.tell_verdict((id, header.source_address), data.content, verdict);
+            self.tell_verdict(from, data.content, verdict);
             return None;
         }
         let (content, index) = (data.content, data.index);
-        let effects = &mut self.effects;
-        if !(self.inbox).keep(now, (header, *offer), data, room, effects) {
-            self.give_back((id, header.source_address), content, index);
+        if !(self.inbox).keep(now, header, data, room, &mut self.effects) {
+            // There is no room here: its source sends it again later.
+            let chunk = ChunkRanges::from(index..index.saturating_add(1));
+            self.drop_offered(from, content, chunk, DropReason::FlowLimit);
         }
         None
     }
 
-    /// There is no room here for a chunk: its source sends it again later.
-    fn give_back(&mut self, (id, address): (OfferId, Guid), content: Guid, index: u32) {
-        let chunks = ChunkRanges::from(index..index.saturating_add(1));
-        self.drop_offered((id, address), content, chunks, DropReason::FlowLimit);
-    }
-
     fn drop_offered(
         &mut self,
-        (id, address): (OfferId, Guid),
+        from: OfferSource,
         content: Guid,
         chunks: ChunkRanges,
         reason: DropReason,
     ) {
         let notice = Notice {
             content,
-            source: id.sender,
+            source: from.id.sender,
             destination: self.guid,
             chunks,
             stored: 0,
             limit: 0,
         };
-        let (at, service) = ((id.sender, address), ServiceId::DELAY_TOLERANT);
+        let at = (from.id.sender, from.address);
+        let (id, service) = (from.id, ServiceId::DELAY_TOLERANT);
         let message = Transport::Drop(notice, reason);
         self.effects
             .send_about(Some(id.number), service, at, message);
@@ -135,12 +140,8 @@ impl Host {
     pub(super) fn accept_offer(&mut self, now: Time, app: App, accept: &AcceptOffer) {
         let (id, content) = (accept.id, accept.get.content);
         let uplink = self.uplink();
-        let from = Accepted {
-            sender: id.sender,
-            number: id.number,
-        };
         let effects = &mut self.effects;
-        (self.downloads).accept_download(now, app, (&accept.get, from), &uplink, effects);
+        (self.downloads).accept_download(now, app, accept, &uplink, effects);
         self.carry_out();
         for kept in self.inbox.take(&id, &content) {
             let is_ready = |app| self.programs.is_ready(app);
@@ -162,13 +163,13 @@ impl Host {
         if verdict != OfferVerdict::Received {
             self.effects.counters.offers_refused += 1;
         }
-        self.tell_verdict((id, address), content, verdict);
+        self.tell_verdict(OfferSource { id, address }, content, verdict);
     }
 
     /// Tells the sender what became of its content, and the routers that no further chunk of it is wanted.
-    fn tell_verdict(&mut self, at: (OfferId, Guid), content: Guid, verdict: OfferVerdict) {
-        let (id, address) = at;
-        let (request_id, to) = (Some(id.number), (id.sender, address));
+    fn tell_verdict(&mut self, from: OfferSource, content: Guid, verdict: OfferVerdict) {
+        let request_id = Some(from.id.number);
+        let to = (from.id.sender, from.address);
         let request = |chunks| Request {
             content,
             chunk_log2: whimbrel_content::ChunkSize::DEFAULT.code(),
@@ -177,7 +178,7 @@ impl Host {
             chunks,
         };
         match verdict.refusal() {
-            Some(reason) => self.drop_offered(at, content, ChunkRanges::all(), reason),
+            Some(reason) => self.drop_offered(from, content, ChunkRanges::all(), reason),
             None => {
                 let ack = Transport::Ack(request(ChunkRanges::all()));
                 let service = ServiceId::DELAY_TOLERANT;

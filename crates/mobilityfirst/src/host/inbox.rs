@@ -10,6 +10,7 @@ use whimbrel_core::{Guid, Recent, Time};
 
 use super::App;
 use super::effects::Effects;
+use super::status::InboxStatus;
 use crate::local::{ContentOffer, LocalEvent, OfferId, OfferVerdict, Publish};
 use crate::room::Room;
 use crate::wire::{Data, NetworkHeader, OfferTerms, SignedOffer};
@@ -33,7 +34,7 @@ pub(super) struct EarlyChunk {
     pub(super) room: Room,
 }
 
-struct Waiting {
+struct UndecidedOffer {
     offer: ContentOffer,
     // Where its sender is.
     address: Guid,
@@ -41,31 +42,20 @@ struct Waiting {
 }
 
 /// The offers of others.
-pub(super) struct Inbox {
+pub(super) struct OfferedContents {
     guid: Guid,
     // Packets that early chunks may hold together.
     capacity: usize,
     listeners: BTreeSet<App>,
-    waiting: BTreeMap<OfferId, Waiting>,
+    waiting: BTreeMap<OfferId, UndecidedOffer>,
     settled: Recent<OfferId, OfferVerdict>,
     // Since then.
     false_offers: (Time, u32),
 }
 
-/// The state of the inbox, for reports.
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct InboxStatus {
-    /// Programs that take offers.
-    pub programs: usize,
-    /// Offers that wait for a decision.
-    pub waiting: usize,
-    /// Chunks of those that are here.
-    pub chunks: usize,
-}
-
-impl Inbox {
-    pub(super) fn new(guid: Guid, buffer_packets: usize) -> Inbox {
-        Inbox {
+impl OfferedContents {
+    pub(super) fn new(guid: Guid, buffer_packets: usize) -> OfferedContents {
+        OfferedContents {
             guid,
             capacity: buffer_packets / PART_OF_BUFFER,
             listeners: BTreeSet::new(),
@@ -105,12 +95,13 @@ impl Inbox {
     pub(super) fn keep(
         &mut self,
         now: Time,
-        (header, signed): (&NetworkHeader, SignedOffer),
+        header: &NetworkHeader,
         data: Data,
         room: Room,
         effects: &mut Effects,
     ) -> bool {
-        let Some(number) = header.extensions.request else {
+        let (Some(number), Some(signed)) = (header.extensions.request, header.extensions.offer)
+        else {
             return true;
         };
         let id = OfferId {
@@ -141,7 +132,7 @@ impl Inbox {
             for app in &self.listeners {
                 effects.tell(*app, LocalEvent::Offered(offer.clone()));
             }
-            let waiting = Waiting {
+            let waiting = UndecidedOffer {
                 offer,
                 address: header.source_address,
                 chunks: VecDeque::new(),

@@ -46,16 +46,14 @@ pub use clocks::ClockDifference;
 pub use config::{HostConfig, LinkPolicy};
 use download::{DownloadLimits, Downloads};
 use effects::{Action, Effects, Uplink};
-use inbox::Inbox;
-pub use inbox::InboxStatus;
+use inbox::OfferedContents;
 use interfaces::Interfaces;
 use messages::Messages;
 use ping::Pings;
 use programs::Programs;
 use shares::Load;
-pub use status::{DownloadStatus, HostCounters, HostStatus};
+pub use status::{DownloadStatus, HostCounters, HostStatus, InboxStatus, PushStatus};
 use uplinks::Uplinks;
-pub use upload::PushStatus;
 use upload::Uploads;
 
 /// A local program.
@@ -106,7 +104,7 @@ pub struct Host {
     registration: Registration,
     downloads: Downloads,
     uploads: Uploads,
-    inbox: Inbox,
+    inbox: OfferedContents,
     pings: Pings,
     messages: Messages,
     programs: Programs,
@@ -151,7 +149,7 @@ impl Host {
             registration: Registration::new(terms, config.wall),
             downloads: Downloads::new(limits, &mut rng),
             uploads: Uploads::new(guid, config.max_transfers, &mut rng),
-            inbox: Inbox::new(guid, config.buffer_packets),
+            inbox: OfferedContents::new(guid, config.buffer_packets),
             pings: Pings::new(rng.next_word()),
             messages: Messages::new(rng.next_word()),
             programs: Programs::default(),

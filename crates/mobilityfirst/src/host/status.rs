@@ -7,9 +7,9 @@ use whimbrel_core::{Guid, GuidPrefix, LookUpFailure, Time};
 use whimbrel_link::hop::ReceptionCounters;
 
 use super::interfaces::Verdict;
-use super::{ClockDifference, Host, InboxStatus, PushStatus};
+use super::{ClockDifference, Host};
 use crate::links::{CallersTotal, DividedStatus, LinkStatus, UnresolvedStatus};
-use crate::local::{MAX_NAMES, TransferState};
+use crate::local::{MAX_NAMES, SendState, TransferState};
 use crate::wire::ControlCode;
 
 /// Bound of the sent contents in a report.
@@ -74,6 +74,34 @@ pub struct DownloadStatus {
     /// Those chunks, since the last one that fits. They were refused.
     #[serde(skip_serializing_if = "is_zero")]
     pub false_chunks: u64,
+}
+
+/// A sent content, for reports.
+#[derive(Clone, Debug, Serialize)]
+pub struct PushStatus {
+    /// The content.
+    pub content: Guid,
+    /// Its receiver.
+    pub to: Guid,
+    /// Its length in bytes.
+    pub length: u64,
+    /// How far it is.
+    pub state: SendState,
+    /// Bytes that the first router has taken.
+    pub taken: u64,
+    /// Of these, bytes that routers store because the receiver is away.
+    pub stored: u64,
+}
+
+/// The state of the inbox, for reports.
+#[derive(Clone, Debug, Serialize)]
+pub struct InboxStatus {
+    /// Programs that take offers.
+    pub programs: usize,
+    /// Offers that wait for a decision.
+    pub waiting: usize,
+    /// Chunks of those that are here.
+    pub chunks: usize,
 }
 
 fn is_zero(number: &u64) -> bool {

@@ -13,7 +13,7 @@ use super::finishing::name_for;
 use super::folder::{FolderPlan, Goal, Job, is_part_of};
 use super::part::{Manner, PartFile};
 use super::session::Fetch;
-use crate::bundle::{LIST_AT, Part, parts_of};
+use crate::bundle::{BundlePart, LIST_AT, parts_of};
 
 /// Bytes that are copied at once.
 const COPY: usize = 1 << 20;
@@ -95,7 +95,7 @@ fn place(
     plan: &mut FolderPlan,
     job: &Job,
     bundle: &File,
-    part: &Part,
+    part: &BundlePart,
     wanted: &FileDestination,
 ) -> Result<(), FetchError> {
     if job.is_pack {
@@ -124,7 +124,7 @@ fn place(
 }
 
 /// Copies a content. Returns false if it is not the one that the list names.
-fn copy(bundle: &File, part: &Part, mut to: &File) -> io::Result<bool> {
+fn copy(bundle: &File, part: &BundlePart, mut to: &File) -> io::Result<bool> {
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0; COPY];
     let mut at = 0;

@@ -29,7 +29,7 @@ use crate::local_client::{Attachment, LocalClient, LocalError};
 use crate::wait::{Subject, Wait, Watch};
 use record::InboxRecord;
 pub use rule::{Existing, InboxRule, RefusedOffer};
-use taking::{Taking, Told};
+use taking::{TakenContent, TakingEvent, TakingManner};
 
 /// Interval at which the stop flag is checked, and a daemon that has gone is called.
 const LOOK: Duration = Duration::from_millis(100);
@@ -45,6 +45,8 @@ const PART_OF_SENDER: usize = 4;
 const MEASURE: Duration = Duration::from_secs(5);
 /// A content for which the disk has no room is tried again after this long.
 const AGAIN: Duration = Duration::from_secs(30);
+/// A sender hears what became of its content this long after it was said.
+const LAST_WORD: Duration = Duration::from_millis(500);
 /// The number of the query for the host's name.
 const NAME_QUESTION: u32 = u32::MAX - 1;
 
@@ -122,6 +124,7 @@ pub fn take_offers(
         tell,
         measured: None,
         left: count,
+        settled_at: None,
     };
     let mut attachment = attach();
     let mut client = attachment.connect()?;
@@ -148,9 +151,14 @@ pub fn take_offers(
             None => break Ok(()),
         }
     };
+    // A host in this process ends with it, and the last word to a sender is to leave before.
+    let spoken = inbox
+        .settled_at
+        .map(|at| LAST_WORD.saturating_sub(at.elapsed()));
     for taking in inbox.running.into_values() {
         taking.end();
     }
+    std::thread::sleep(spoken.unwrap_or_default());
     outcome
 }
 
@@ -162,19 +170,21 @@ struct InboxRun<'a> {
     queue: VecDeque<ContentOffer>,
     /// Contents that are tried again.
     later: Vec<(Instant, ContentOffer)>,
-    running: BTreeMap<OfferId, Taking>,
-    tell: mpsc::Sender<Told>,
+    running: BTreeMap<OfferId, TakenContent>,
+    tell: mpsc::Sender<TakingEvent>,
     /// The folder's size in bytes, and when it was measured.
     measured: Option<(Instant, u64)>,
     /// What is to come before the end.
     left: Option<u64>,
+    /// When a sender was last told what became of its content.
+    settled_at: Option<Instant>,
 }
 
 impl InboxRun<'_> {
     fn run(
         &mut self,
         client: &mut LocalClient,
-        told: &mpsc::Receiver<Told>,
+        told: &mpsc::Receiver<TakingEvent>,
         attach: &mut dyn FnMut() -> Attachment,
         stop: &AtomicBool,
         observe: &mut dyn FnMut(InboxEvent),
@@ -216,7 +226,7 @@ impl InboxRun<'_> {
         let measured = fresh.unwrap_or_else(|| (Instant::now(), rule::bytes_in(self.folder)));
         self.measured = Some(measured);
         let later = self.later.iter().map(|(_, offer)| offer);
-        let running = self.running.values().map(Taking::offer);
+        let running = self.running.values().map(TakenContent::offer);
         let accepted = self.queue.iter().chain(later).chain(running);
         let accepted: u64 = accepted.map(|offer| offer.content.content_len).sum();
         measured.1.saturating_add(accepted)
@@ -236,7 +246,7 @@ impl InboxRun<'_> {
         observe: &mut dyn FnMut(InboxEvent),
     ) -> Result<(), LocalError> {
         if self.record.has(&offer) {
-            settle(client, &offer, OfferVerdict::Received)?;
+            self.settle(client, &offer, OfferVerdict::Received)?;
             observe(InboxEvent::Again(offer));
             return Ok(());
         }
@@ -274,7 +284,7 @@ impl InboxRun<'_> {
                 observe(InboxEvent::Accepted(offer));
             }
             Err(refused) => {
-                settle(client, &offer, refused.verdict)?;
+                self.settle(client, &offer, refused.verdict)?;
                 observe(InboxEvent::Refused(offer, refused));
             }
         }
@@ -304,8 +314,11 @@ impl InboxRun<'_> {
             && let Some(offer) = self.queue.pop_front()
         {
             let tell = self.tell.clone();
-            let manner = (self.rule.existing, self.rule.max_size.or(self.rule.total));
-            match Taking::start(&offer, self.folder, manner, attach(), tell) {
+            let manner = TakingManner {
+                existing: self.rule.existing,
+                limit: self.rule.max_size.or(self.rule.total),
+            };
+            match TakenContent::start(&offer, self.folder, manner, attach(), tell) {
                 Ok(taking) => {
                     self.running.insert(offer.id, taking);
                 }
@@ -317,22 +330,37 @@ impl InboxRun<'_> {
         }
     }
 
+    fn settle(
+        &mut self,
+        client: &mut LocalClient,
+        offer: &ContentOffer,
+        verdict: OfferVerdict,
+    ) -> Result<(), LocalError> {
+        self.settled_at = Some(Instant::now());
+        let (id, content) = (offer.id, offer.content.content);
+        client.send(&LocalRequest::Settle {
+            id,
+            content,
+            verdict,
+        })
+    }
+
     /// Handles what a content's thread says.
     fn note(
         &mut self,
         client: &mut LocalClient,
-        told: Told,
+        told: TakingEvent,
         observe: &mut dyn FnMut(InboxEvent),
     ) -> Result<(), LocalError> {
         let (id, outcome) = match told {
-            Told::Progress(id, progress) => {
+            TakingEvent::Progress(id, progress) => {
                 if let Some(taking) = self.running.get_mut(&id) {
                     taking.note_progress(&progress);
                     observe(InboxEvent::Progress(taking.offer().clone(), progress));
                 }
                 return Ok(());
             }
-            Told::Ended(id, outcome) => (id, outcome),
+            TakingEvent::Ended(id, outcome) => (id, outcome),
         };
         let Some(taking) = self.running.remove(&id) else {
             return Ok(());
@@ -343,9 +371,9 @@ impl InboxRun<'_> {
             Ok((fetched, note)) => {
                 let path = fetched.path.clone();
                 self.record.receive(&offer, path);
-                settle(client, &offer, OfferVerdict::Received)?;
+                self.settle(client, &offer, OfferVerdict::Received)?;
                 if let Some(next) = &next {
-                    settle(client, next, OfferVerdict::Received)?;
+                    self.settle(client, next, OfferVerdict::Received)?;
                 }
                 self.left = self.left.map(|left| left.saturating_sub(1));
                 match note {
@@ -366,7 +394,7 @@ impl InboxRun<'_> {
                 }
                 (None, error) => {
                     self.record.refuse(&offer.id);
-                    settle(client, &offer, OfferVerdict::Unusable)?;
+                    self.settle(client, &offer, OfferVerdict::Unusable)?;
                     let refused = RefusedOffer {
                         verdict: OfferVerdict::Unusable,
                         why: error.to_string(),
@@ -377,17 +405,4 @@ impl InboxRun<'_> {
         }
         Ok(())
     }
-}
-
-fn settle(
-    client: &mut LocalClient,
-    offer: &ContentOffer,
-    verdict: OfferVerdict,
-) -> Result<(), LocalError> {
-    let (id, content) = (offer.id, offer.content.content);
-    client.send(&LocalRequest::Settle {
-        id,
-        content,
-        verdict,
-    })
 }

@@ -36,15 +36,15 @@ struct DoneOffer {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Kept {
+struct InboxState {
     accepted: Vec<KeptOffer>,
     received: Vec<DoneOffer>,
 }
 
 /// The record of an inbox.
 pub(super) struct InboxRecord {
-    file: KeptFile<Kept>,
-    kept: Kept,
+    file: KeptFile<InboxState>,
+    kept: InboxState,
 }
 
 impl InboxRecord {

@@ -17,15 +17,24 @@ use crate::local_client::{Attachment, LocalError};
 use crate::output::{Destination, Stream};
 
 /// What a thread tells its inbox.
-pub(super) enum Told {
+pub(super) enum TakingEvent {
     /// Something has come.
     Progress(OfferId, Progress),
     /// The end, with the text of a message.
     Ended(OfferId, Result<(Fetched, Option<String>), FetchError>),
 }
 
+/// How contents are received.
+#[derive(Clone, Copy)]
+pub(super) struct TakingManner {
+    /// What becomes of a file whose name is taken.
+    pub(super) existing: Existing,
+    /// The most that a folder may take on disk, in bytes.
+    pub(super) limit: Option<u64>,
+}
+
 /// A content under way.
-pub(super) struct Taking {
+pub(super) struct TakenContent {
     offer: ContentOffer,
     /// The same content under another number, if its sender has started again.
     next: Option<ContentOffer>,
@@ -37,9 +46,9 @@ pub(super) struct Taking {
 
 /// The bytes of a message.
 #[derive(Clone, Default)]
-struct Text(Arc<Mutex<Vec<u8>>>);
+struct NoteText(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Text {
+impl Write for NoteText {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut text = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         text.extend_from_slice(bytes);
@@ -51,23 +60,25 @@ impl Write for Text {
     }
 }
 
-impl Taking {
+impl TakenContent {
     /// Begins to receive an accepted content.
     pub(super) fn start(
         offer: &ContentOffer,
         folder: &Path,
-        (existing, limit): (Existing, Option<u64>),
+        manner: TakingManner,
         mut attachment: Attachment,
-        tell: mpsc::Sender<Told>,
-    ) -> Result<Taking, FetchError> {
+        tell: mpsc::Sender<TakingEvent>,
+    ) -> Result<TakenContent, FetchError> {
         let stop = Arc::new(AtomicBool::new(false));
-        let text = Text::default();
+        let text = NoteText::default();
         let output = match offer.proposed {
             OfferUse::Note => Destination::Stream(Stream {
                 writer: Box::new(text.clone()),
                 path: None,
             }),
-            OfferUse::File | OfferUse::Bundle => destination(offer, folder, existing, &stop)?,
+            OfferUse::File | OfferUse::Bundle => {
+                destination(offer, folder, manner.existing, &stop)?
+            }
         };
         let options = FetchOptions {
             content: offer.content.content,
@@ -78,24 +89,29 @@ impl Taking {
             limit: Some(offer.content.content_len),
             update: false,
             offered: Some(offer.id),
-            unpacking: (offer.proposed == OfferUse::Bundle).then_some(Unpacking { limit }),
+            unpacking: (offer.proposed == OfferUse::Bundle).then_some(Unpacking {
+                limit: manner.limit,
+            }),
         };
         let (id, is_note) = (offer.id, offer.proposed == OfferUse::Note);
         let stopped = stop.clone();
         let run = move || {
             let mut observe = |progress: &Progress| {
-                let _ = tell.send(Told::Progress(id, progress.clone()));
+                let _ = tell.send(TakingEvent::Progress(id, progress.clone()));
             };
             let outcome = fetch(&mut attachment, options, &stopped, &mut observe);
             let text = text.0.lock().unwrap_or_else(PoisonError::into_inner);
             let note = is_note.then(|| String::from_utf8_lossy(&text).into_owned());
-            let _ = tell.send(Told::Ended(id, outcome.map(|fetched| (fetched, note))));
+            let _ = tell.send(TakingEvent::Ended(
+                id,
+                outcome.map(|fetched| (fetched, note)),
+            ));
         };
         let thread = std::thread::Builder::new()
             .name("inbox".into())
             .spawn(run)
             .map_err(LocalError::Io)?;
-        Ok(Taking {
+        Ok(TakenContent {
             offer: offer.clone(),
             next: None,
             stop,

@@ -10,7 +10,7 @@ use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::wire::ContentKind;
 
 use super::{HashProgress, Item, ReadError, Shelf, ShelfError, Source, read_error};
-use crate::bundle::{LIST_AT, Part, parts_of};
+use crate::bundle::{BundlePart, LIST_AT, parts_of};
 
 /// Bytes that are read at once while a bundle is hashed.
 const READ: u64 = 1 << 20;
@@ -19,7 +19,7 @@ const READ: u64 = 1 << 20;
 #[derive(Clone)]
 pub(super) struct Bundled {
     head: Bytes,
-    parts: Vec<Part>,
+    parts: Vec<BundlePart>,
     length: u64,
 }
 

@@ -137,7 +137,7 @@ impl Downloads {
         let passes = download.takes(u64::from(data.index) << data.chunk_log2) && is_ready(app);
         if !passes && !self.shares.admits(app, &download.share, room.packets()) {
             effects.counters.drop("program-too-slow");
-            if download.sent_by.is_some() {
+            if download.is_unrequested() {
                 // Its source sends it again later: a request to stop would empty the storage of routers.
                 self.give_back(arrived.header, data, effects);
             }

@@ -50,7 +50,7 @@ impl Downloads {
         let (content, patience) = (download.content, download.patience());
         let request_id = Some(download.request_id);
         // A source that has not answered two NACKs may be gone; another holder may answer.
-        let is_sent = download.sent_by.is_some();
+        let is_sent = download.is_unrequested();
         let source = (download.source).filter(|_| download.attempts <= 2 || is_sent);
         match source {
             Some((source, address)) => {
@@ -60,7 +60,7 @@ impl Downloads {
             }
             None => {
                 effects.counters.requests_sent += 1;
-                let (service, to) = match download.caller {
+                let (service, to) = match download.caller() {
                     Some(caller) => (ServiceId::DELAY_TOLERANT, caller),
                     None => {
                         let service = ServiceId::CONTENT_REQUEST.with(ServiceId::DELAY_TOLERANT);
@@ -279,7 +279,7 @@ impl Downloads {
             return;
         };
         // Its sender alone has it, and may come back.
-        if download.sent_by.is_some() && reason != DropReason::TooLarge {
+        if download.is_unrequested() && reason != DropReason::TooLarge {
             download.absent_since.get_or_insert(now);
             return;
         }
@@ -406,7 +406,7 @@ impl Downloads {
     /// Returns the downloads that the uplink matters to.
     fn by_uplink(&self) -> Vec<u64> {
         let all = self.by_id.iter();
-        let all = all.filter(|(_, download)| download.caller.is_none());
+        let all = all.filter(|(_, download)| download.caller().is_none());
         all.map(|(id, _)| *id).collect()
     }
 }

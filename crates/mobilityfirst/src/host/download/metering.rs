@@ -19,7 +19,7 @@ impl Downloads {
             return;
         };
         let half = self.shares.limit(download.app) / 2 / download.chunk_packets;
-        if download.sent_by.is_some() {
+        if download.is_unrequested() {
             return;
         }
         let outgrown = download.under_way.count() > half.max(1);

@@ -25,7 +25,7 @@ use super::shares::Shares;
 use super::status::DownloadStatus;
 use super::{App, Timer};
 use crate::chunk_size::Path;
-use crate::local::{FailReason, Get, LocalEvent, TransferState};
+use crate::local::{AcceptOffer, FailReason, Get, LocalEvent, OfferId, TransferState};
 use crate::wire::EXACT_SIZE;
 use one::Download;
 
@@ -39,13 +39,15 @@ const MAX_CALLERS: usize = 1024;
 /// Bound of the contents remembered as fetched a moment ago.
 const MAX_ENDED: usize = 1024;
 
-/// The offer by which a content comes that this host has not requested.
+/// Where the chunks of a download come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::host) struct Accepted {
-    /// The sender.
-    pub(in crate::host) sender: Guid,
-    /// The sender's number for it, which its chunks carry.
-    pub(in crate::host) number: u64,
+pub(in crate::host) enum Provenance {
+    /// Any holder of the content, as the network chooses.
+    Holder,
+    /// The inbound peer of this name alone.
+    Caller(Guid),
+    /// The sender of this offer alone, which sends them without a request.
+    Sender(OfferId),
 }
 
 /// Bounds of a host's downloads.
@@ -136,7 +138,7 @@ impl Downloads {
 
     /// Returns the inbound peer that a download asks.
     pub(in crate::host) fn caller_of(&self, id: u64) -> Option<Guid> {
-        self.by_id.get(&id).and_then(|download| download.caller)
+        self.by_id.get(&id).and_then(Download::caller)
     }
 
     /// Returns true for an inbound peer that a download asks, or has asked.
@@ -208,11 +210,9 @@ impl Downloads {
         let Some(id) = self.open_download(now, app, &get, effects) else {
             return;
         };
-        if let Some(caller) = caller {
+        if let (Some(caller), Some(download)) = (caller, self.by_id.get_mut(&id)) {
             self.callers.insert(caller, ());
-        }
-        if let Some(download) = self.by_id.get_mut(&id) {
-            download.caller = caller;
+            download.provenance = Provenance::Caller(caller);
         }
         if !self.finish_if_done(id, effects) {
             self.ask(now, id, uplink, effects);
@@ -225,14 +225,14 @@ impl Downloads {
         &mut self,
         now: Time,
         app: App,
-        (get, from): (&Get, Accepted),
+        AcceptOffer { id: from, get }: &AcceptOffer,
         uplink: &Uplink,
         effects: &mut Effects,
     ) {
         // A program that has come again takes the place of its earlier run.
         for id in self.ids_of(&get.content) {
-            let sent = self.by_id.get(&id).and_then(|download| download.sent_by);
-            if sent == Some(from)
+            let earlier = self.by_id.get(&id);
+            if earlier.is_some_and(|it| it.provenance == Provenance::Sender(*from))
                 && let Some(earlier) = self.end_download(id, effects)
             {
                 let (request, reason) = (earlier.request, FailReason::Busy);
@@ -246,7 +246,7 @@ impl Downloads {
             return;
         };
         download.request_id = from.number;
-        download.sent_by = Some(from);
+        download.provenance = Provenance::Sender(*from);
         download.source = Some((from.sender, Guid::NONE));
         download.asked_at = Some(now);
         let patience = download.patience();
@@ -368,7 +368,7 @@ impl Downloads {
         };
         // What was sent without a request waits for another run of the program.
         let wanted_by_others =
-            self.by_content.contains_key(&download.content) || download.sent_by.is_some();
+            self.by_content.contains_key(&download.content) || download.is_unrequested();
         if let Some((source, address)) = download.source.filter(|_| !wanted_by_others) {
             let about = (download.content, download.chunk_size.code());
             let at = (source, address);

@@ -14,8 +14,7 @@ use whimbrel_content::ChunkSize;
 use whimbrel_core::{Guid, KeyedState, SeededRng, Time};
 
 use one::Upload;
-pub use sending::PushStatus;
-pub(super) use sending::Unrequested;
+pub(super) use sending::{Pushed, Unrequested};
 use turns::{Client, Turns};
 
 use super::catalogue::{Catalogue, Offer};

@@ -7,7 +7,7 @@ use whimbrel_content::ChunkSize;
 use whimbrel_core::{Guid, Time};
 
 use super::MAX_PAUSE;
-use super::sending::Push;
+use super::sending::SentContent;
 use crate::taken::MIN_GUARD;
 use crate::wire::{ChunkRanges, Reliability, Request};
 
@@ -39,7 +39,7 @@ pub(super) struct Upload {
     pub(super) pauses: u32,
     pub(super) last_use: Time,
     // If the client has not requested it.
-    pub(super) push: Option<Push>,
+    pub(super) push: Option<SentContent>,
 }
 
 impl Upload {

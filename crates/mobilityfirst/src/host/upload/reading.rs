@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use whimbrel_core::{Guid, Time};
 
-use super::sending::Push;
+use super::sending::SentContent;
 use super::{Key, MAX_READS, READ_PATIENCE, Read, Reader, Ready, Uploads};
 use crate::host::effects::Effects;
 use crate::host::holds::Ahead;
@@ -238,7 +238,7 @@ impl Uploads {
             request_id: upload.request_id(),
             multihoming: upload.multihoming,
             more: upload.pending.count() << upload.chunk_size.code(),
-            unrequested: upload.push.as_ref().map(Push::unrequested),
+            unrequested: upload.push.as_ref().map(SentContent::unrequested),
         })
     }
 

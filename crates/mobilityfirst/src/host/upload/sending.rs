@@ -4,11 +4,12 @@
 use core::time::Duration;
 
 use whimbrel_content::ChunkSize;
-use whimbrel_core::{Guid, Time};
+use whimbrel_core::Time;
 
 use super::{Key, Uploads};
 use crate::host::catalogue::Offer;
 use crate::host::effects::Effects;
+use crate::host::status::PushStatus;
 use crate::host::{App, Way};
 use crate::local::{LocalEvent, SendContent, SendState};
 use crate::wire::{ChunkRanges, DropReason, NetworkHeader, Request, SignedOffer};
@@ -16,11 +17,15 @@ use crate::wire::{ChunkRanges, DropReason, NetworkHeader, Request, SignedOffer};
 /// A router that cannot store a chunk says so soon after it has taken it. Before the sender is told
 /// that it may end, this long has passed since the last chunk left.
 const GRACE: Duration = Duration::from_secs(1);
+/// While no receiver has confirmed a content that has been taken, its last chunk is sent again after this
+/// long, and then after twice as long each time: the confirmation, or its receiver's memory, may be lost.
+const PROBE: Duration = Duration::from_secs(20);
+const MAX_PROBE: Duration = Duration::from_secs(600);
 /// Maximum of contents that one program sends at the same time.
 const MAX_SENDS: usize = 256;
 
 /// What a sent content has beyond a requested one.
-pub(super) struct Push {
+pub(super) struct SentContent {
     app: App,
     request: u32,
     offer: SignedOffer,
@@ -28,7 +33,19 @@ pub(super) struct Push {
     // Chunks that the first router has, but for those that a router has dropped since.
     taken: ChunkRanges,
     taken_at: Time,
+    // True once all have been taken for long enough.
+    is_taken: bool,
+    // When, and how long after the last time, the receiver is probed.
+    probe: (Time, Duration),
     told: Option<(SendState, u64, u64)>,
+}
+
+/// A content to send: `request` and `header` are those by which its receiver would request it.
+pub(in crate::host) struct Pushed<'a> {
+    pub(in crate::host) send: &'a SendContent,
+    pub(in crate::host) offer: SignedOffer,
+    pub(in crate::host) header: &'a NetworkHeader,
+    pub(in crate::host) request: Request,
 }
 
 /// The parts of a chunk's header that only an unrequested chunk has.
@@ -38,24 +55,7 @@ pub(in crate::host) struct Unrequested {
     pub(in crate::host) lifetime_ms: Option<u32>,
 }
 
-/// A sent content, for reports.
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct PushStatus {
-    /// The content.
-    pub content: Guid,
-    /// Its receiver.
-    pub to: Guid,
-    /// Its length in bytes.
-    pub length: u64,
-    /// How far it is.
-    pub state: SendState,
-    /// Bytes that the first router has taken.
-    pub taken: u64,
-    /// Of these, bytes that routers store because the receiver is away.
-    pub stored: u64,
-}
-
-impl Push {
+impl SentContent {
     pub(super) fn app(&self) -> App {
         self.app
     }
@@ -74,12 +74,24 @@ impl Push {
 
     pub(super) fn note_dropped(&mut self, chunks: &ChunkRanges) {
         self.taken.subtract(chunks);
+        self.is_taken = false;
+    }
+
+    /// Returns true if the receiver is to be probed now.
+    fn take_probe(&mut self, now: Time) -> bool {
+        let (at, pause) = self.probe;
+        let is_due = self.is_taken && now >= at;
+        if is_due {
+            self.probe = (now + pause, (pause * 2).min(MAX_PROBE));
+        }
+        is_due
     }
 
     /// The chunks have another size now; `wanted` are those that the receiver misses.
     pub(super) fn note_new_size(&mut self, count: u32, wanted: &ChunkRanges) {
         self.taken = ChunkRanges::from(0..count);
         self.taken.subtract(wanted);
+        self.is_taken = false;
     }
 
     /// The final state of the content: its program is told.
@@ -106,16 +118,20 @@ impl Uploads {
         core::hash::BuildHasher::hash_one(&self.draw, self.pushes)
     }
 
-    /// Begins to send a content: `request` and `header` are those by which its receiver would request
-    /// it.
+    /// Begins to send a content.
     pub(in crate::host) fn push_content(
         &mut self,
         now: Time,
         app: App,
-        (send, offer): (&SendContent, SignedOffer),
-        (header, request): (&NetworkHeader, Request),
+        pushed: Pushed<'_>,
         effects: &mut Effects,
     ) {
+        let Pushed {
+            send,
+            offer,
+            header,
+            request,
+        } = pushed;
         let key = Key {
             content: send.content.content,
             client: send.destination,
@@ -141,13 +157,15 @@ impl Uploads {
         let presence = super::Presence::Lost;
         self.handle_wanted(now, key.way, header, request, presence, effects);
         if let Some(upload) = self.by_key.get_mut(&key) {
-            upload.push = Some(Push {
+            upload.push = Some(SentContent {
                 app,
                 request: send.request,
                 offer,
                 lifetime_ms: Some(send.lifetime_ms).filter(|it| *it > 0),
                 taken: ChunkRanges::default(),
                 taken_at: now,
+                is_taken: false,
+                probe: (now, PROBE),
                 told: None,
             });
         }
@@ -155,8 +173,8 @@ impl Uploads {
 
     /// Forgets what a program sends: nobody would read it.
     pub(super) fn forget_pushes_of(&mut self, app: App) {
-        let of_app = |upload: &super::Upload| upload.push.as_ref().map(Push::app) == Some(app);
-        self.by_key.retain(|_, upload| !of_app(upload));
+        self.by_key
+            .retain(|_, upload| upload.push.as_ref().map(SentContent::app) != Some(app));
     }
 
     /// The receiver has refused a sent content. Returns false if it is no sent one, or the reason is
@@ -235,12 +253,20 @@ impl Uploads {
             let Some(status) = self.push_status_of(now, &key) else {
                 continue;
             };
+            let last = self.count_of(&key).saturating_sub(1);
             let Some(upload) = self.by_key.get_mut(&key) else {
                 continue;
             };
             let Some(push) = &mut upload.push else {
                 continue;
             };
+            if status.state == SendState::Taken && !push.is_taken {
+                push.is_taken = true;
+                push.probe = (now + PROBE, PROBE * 2);
+            }
+            if push.take_probe(now) {
+                upload.pending.insert(last);
+            }
             let told = (status.state, status.taken, status.stored);
             if push.told != Some(told) {
                 push.told = Some(told);
@@ -261,7 +287,7 @@ impl Uploads {
             .for_each(|chunks| stored.union(chunks));
         let is_whole = push.taken.count() >= u64::from(self.count_of(key));
         let is_over = upload.pending.is_empty() && now.since(push.taken_at) >= GRACE;
-        let state = match is_whole && is_over {
+        let state = match push.is_taken || is_whole && is_over {
             true => SendState::Taken,
             false => SendState::Leaving,
         };
