@@ -69,7 +69,7 @@ pub(crate) enum Command {
     #[command(after_help = format!("Example:\n  whimbrel get 6b1e...c2 -o film.mkv\n\n{}", exit::HELP))]
     Get(get::Get),
     /// Send files and folders to a receiver that has not requested them, and may be away
-    Push(push::Push),
+    Push(push::PushCommand),
     /// Send a short text to a receiver that may be away
     Message(push::MessageArguments),
     /// Receive what others push: who may send, and how much, is for you to say

@@ -52,7 +52,7 @@ pub(crate) struct PushArguments {
 #[derive(Args, Debug)]
 #[command(after_help = format!("Example:\n  whimbrel push --to 6b1e...c2 --router 192.0.2.1:4711 log.txt\n\nThe receiver need not be reachable: routers store \
     what it cannot get now. It takes what its `whimbrel inbox` allows.\n\n{}", exit::HELP))]
-pub(crate) struct Push {
+pub(crate) struct PushCommand {
     /// Files and folders; - is standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
@@ -77,7 +77,7 @@ pub(crate) struct MessageArguments {
     sending: PushArguments,
 }
 
-pub(crate) fn run(arguments: Push) -> Outcome {
+pub(crate) fn run(arguments: PushCommand) -> Outcome {
     let stop = stop_flag()?;
     let sending = &arguments.sending;
     if arguments.name.is_some() && arguments.paths.len() > 1 {
