@@ -201,3 +201,57 @@ fn a_flood_of_offers_takes_a_bounded_part_of_the_buffer() {
     }
     assert_eq!(seen, all);
 }
+
+/// A reading each minute, and a receiver that is never awake together with the sensor.
+#[test]
+fn a_sensor_awake_a_second_a_minute_reaches_a_receiver_awake_a_second_in_ten() {
+    let mut world = World::new();
+    let (sensor, receiver) = two(&mut world);
+    world.take_offers(receiver);
+    let to = world.hosts[1].guid();
+    world.sleep(0);
+    world.sleep(1);
+    let readings: Vec<_> = (0..10)
+        .map(|number| Content::new(5_000, 300 + number))
+        .collect();
+    let (mut accepted, mut settled) = (0, 0);
+    for minute in 0..31 {
+        if let Some(reading) = readings.get(minute) {
+            world.push(sensor, minute as u32, reading, to);
+        }
+        world.wake(0);
+        world.run(SECOND);
+        world.sleep(0);
+        world.run(29 * SECOND);
+        if minute % 10 == 0 {
+            world.wake(1);
+            for _ in 0..100 {
+                world.run(SECOND / 100);
+                let offers = world.programs[receiver].offers.clone();
+                while let Some(offer) = offers.get(accepted) {
+                    let is_meant = |it: &&std::rc::Rc<Content>| it.name() == offer.content.content;
+                    let reading = readings.iter().find(is_meant).expect("a reading").clone();
+                    world.accept(receiver, accepted as u32, offer, &reading);
+                    accepted += 1;
+                }
+                while settled < accepted && world.has(receiver, settled as u32) {
+                    world.settle(receiver, &offers[settled], OfferVerdict::Received);
+                    settled += 1;
+                }
+            }
+            world.sleep(1);
+        } else {
+            world.run(SECOND);
+        }
+        world.run(29 * SECOND);
+    }
+    assert_eq!((accepted, settled), (10, 10));
+    let delivered = |state: &&SendState| **state == SendState::Delivered;
+    let sending = &world.programs[sensor].sending;
+    assert_eq!(
+        sending.values().filter(delivered).count(),
+        10,
+        "{sending:?}"
+    );
+    assert_eq!(world.router.status(world.now).stored_chunks, 0);
+}

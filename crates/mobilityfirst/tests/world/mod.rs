@@ -280,6 +280,19 @@ impl World {
         world
     }
 
+    /// A host's interface goes, and nothing reaches it.
+    pub(crate) fn sleep(&mut self, host: usize) {
+        self.connected[host] = false;
+        self.hosts[host].handle_port(self.now, UPLINK, PortEvent::Down);
+    }
+
+    /// A host's interface comes again.
+    pub(crate) fn wake(&mut self, host: usize) {
+        self.connected[host] = true;
+        let up = PortEvent::Up(info(PortOrigin::Configured(0)));
+        self.hosts[host].handle_port(self.now, UPLINK, up);
+    }
+
     fn connect_router(&mut self) {
         for number in &self.name_servers {
             let up = PortEvent::Up(info(PortOrigin::Configured(*number)));
