@@ -19,6 +19,9 @@ use crate::wait::{Subject, Wait, Watch};
 /// Interval at which the stop flag is checked, and a daemon that has gone is called.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// A daemon that knows how to send says within this time how far a content is.
+const KNOWS: Duration = Duration::from_secs(30);
+
 /// A content of the shelf that is to be sent.
 #[derive(Clone, Copy, Debug)]
 pub struct PushItem {
@@ -75,6 +78,11 @@ pub enum PushError {
     /// The host cannot be reached.
     #[error(transparent)]
     Host(#[from] LocalError),
+    /// The host daemon says nothing about it.
+    #[error(
+        "the host daemon does not say what becomes of a push, as one of an older release would not: restart it"
+    )]
+    OldDaemon,
     /// The user has interrupted it.
     #[error("interrupted")]
     Interrupted,
@@ -173,8 +181,12 @@ impl<'a> Pushing<'a> {
     ) -> Result<(), PushError> {
         self.send_all(client)?;
         let mut watch = Watch::new(Subject::Host);
+        let (sent_at, mut is_known) = (Instant::now(), false);
         while !self.states.values().all(|progress| self.is_over(progress)) {
             self.check(stop)?;
+            if !is_known && sent_at.elapsed() >= KNOWS {
+                return Err(PushError::OldDaemon);
+            }
             if let Some(question) = watch.question() {
                 client.send(&question)?;
             }
@@ -188,6 +200,7 @@ impl<'a> Pushing<'a> {
                     taken,
                     stored,
                 }) => {
+                    is_known = true;
                     if let Some(progress) = self.states.get_mut(&request) {
                         (progress.state, progress.taken, progress.stored) = (state, taken, stored);
                         observe(PushEvent::Progress(*progress));

@@ -199,6 +199,7 @@ fn deliver(
     match outcome {
         Ok(outcome) => report.end(&outcome),
         Err(PushError::Host(error)) => Err(no_host(error)),
+        Err(error @ PushError::OldDaemon) => Err(Failure::new(Exit::NoDaemon, error)),
         Err(PushError::Interrupted) => Err(Failure::new(
             Exit::Interrupted,
             "interrupted; what the network has taken is delivered, the rest is not",
