@@ -340,6 +340,62 @@ fn a_folder_comes_as_it_is_and_its_links_stay_in_it() {
     assert_eq!(site.listed(), ["trip"]);
 }
 
+/// The lines of the README that begin with a command and contain `with`, without remarks.
+fn lines_of_readme(with: &str) -> Vec<String> {
+    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
+    let text = fs::read_to_string(readme).unwrap();
+    let lines = text.lines().filter(|line| line.starts_with("whimbrel "));
+    let lines = lines.map(|line| line.split("  #").next().unwrap_or_default().trim());
+    let wanted = lines.filter(|line| line.contains(with));
+    wanted.map(str::to_owned).collect()
+}
+
+#[test]
+fn the_commands_of_the_readme_work_as_they_are_written() {
+    let site = Site::start();
+    let (receiver, sender) = (site.name_of_key("inbox.pem"), site.name_of_key("me.pem"));
+    site.file("log.txt", b"12:00 all well");
+    fs::create_dir(site.path("photos")).unwrap();
+    fs::write(site.path("photos/one"), noise(100_000, 9)).unwrap();
+    fs::create_dir(site.path("incoming")).unwrap();
+    let typed = |line: &str| {
+        let line = line
+            .replace("ROUTER:4711", &site.at)
+            .replace("SENDER", &sender);
+        let line = line.replace("--to NAME", &format!("--to {receiver}"));
+        let mut command = whimbrel();
+        command.current_dir(site.folder.path());
+        // Quotes are as in a shell, as far as the README has them.
+        for (number, quoted) in line.trim_start_matches("whimbrel ").split('\'').enumerate() {
+            match number % 2 {
+                0 => command.args(quoted.split_whitespace()),
+                _ => command.arg(quoted),
+            };
+        }
+        command
+    };
+    let lines = lines_of_readme("me.pem");
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    for line in &lines {
+        let (code, out, err) = finished(&mut typed(line));
+        assert_eq!(code, 0, "{err}");
+        assert!(out.contains("the network has them"), "{out}");
+    }
+    let [inbox] = &lines_of_readme("whimbrel inbox")[..] else {
+        panic!("one line of the README runs an inbox");
+    };
+    let inbox = format!("{inbox} --count 3");
+    let (code, out, err) = finished(&mut typed(&inbox));
+    assert_eq!(code, 0, "{err}");
+    assert!(
+        out.contains(&format!("whimbrel push --to {receiver} FILE")),
+        "{out}"
+    );
+    assert!(out.contains(&format!("{sender}: on my way")), "{out}");
+    same(&site.path("incoming/log.txt"), b"12:00 all well");
+    same(&site.path("incoming/photos/one"), &noise(100_000, 9));
+}
+
 #[test]
 fn wrong_arguments_are_refused_with_a_remedy() {
     let site = Site::start();
