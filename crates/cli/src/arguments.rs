@@ -72,7 +72,7 @@ pub(crate) enum Command {
     Push(push::PushCommand),
     /// Send a short text to a receiver that may be away
     Message(push::MessageArguments),
-    /// Receive what others push: who may send, and how much, is for you to say
+    /// Receive what others push, from the senders that you permit
     Inbox(inbox::Inbox),
     /// Run a router, or show its status
     #[command(subcommand)]

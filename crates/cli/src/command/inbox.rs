@@ -27,11 +27,11 @@ pub(crate) struct Inbox {
     /// The folder that takes what comes
     #[arg(short, long, value_name = "FOLDER")]
     output: PathBuf,
-    /// Who may send: a name, or "anyone"; can be repeated
+    /// A permitted sender: a name, or "anyone"; can be repeated
     #[arg(long, value_name = "NAME|anyone", required_unless_present = "known")]
     from: Vec<String>,
-    /// A file with the names of those who may send, one on each line; the rest of a line, and lines that
-    /// begin with #, are remarks
+    /// A file with the names of permitted senders, one on each line; the rest of a line, and lines that begin
+    /// with #, are remarks
     #[arg(long, value_name = "FILE")]
     known: Option<PathBuf>,
     /// Refuse what is longer
@@ -119,7 +119,7 @@ pub(crate) fn run(arguments: Inbox) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Returns who may send; `None` for anyone.
+/// Returns the permitted senders; `None` for anyone.
 fn senders(arguments: &Inbox) -> Result<Option<BTreeSet<Guid>>, Failure> {
     let mut senders = BTreeSet::new();
     let mut is_anyone = false;
