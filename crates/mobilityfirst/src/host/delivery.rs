@@ -3,14 +3,15 @@
 
 use whimbrel_core::{Guid, Time};
 
+use super::inbox::HOLD_AGAIN;
 use super::upload::{Pushed, Ready};
-use super::{App, Host, Way};
+use super::{App, Host, Timer, Way};
 use crate::chunk::{Chunk, Flow};
 use crate::local::{AcceptOffer, OfferId, OfferVerdict, SendContent};
 use crate::room::Room;
 use crate::wire::{
-    ChunkRanges, Data, DropReason, NetworkHeader, Notice, OfferTerms, Reliability, Request,
-    ServiceId, Transport, UpperProtocol,
+    ChunkRanges, Control, Data, DropReason, Hold, HoldMode, NetworkHeader, Notice, OfferTerms,
+    Reliability, Request, ServiceId, Transport, UpperProtocol,
 };
 
 /// An offer, and where its sender is.
@@ -111,7 +112,48 @@ impl Host {
             let chunk = ChunkRanges::from(index..index.saturating_add(1));
             self.drop_offered(from, content, chunk, DropReason::FlowLimit);
         }
+        self.hold_if_filled(now, header.source);
         None
+    }
+
+    /// Has routers keep what a sender sends, while no program decides about its offers. A sender of which
+    /// an accepted content is on its way is not held back: that would come no more.
+    fn hold_if_filled(&mut self, now: Time, sender: Guid) {
+        let is_receiving = self.downloads.receives_from(&sender);
+        if is_receiving || !self.inbox.is_filled_by(&sender) {
+            return self.release(&sender);
+        }
+        if self.inbox.hold(now, sender) {
+            self.tell_hold(sender, Some(HoldMode::All));
+        }
+        self.effects.set_earlier(Timer::Offers, now + HOLD_AGAIN);
+    }
+
+    /// Repeats the holds that are still needed, and ends the others.
+    pub(super) fn review_holds(&mut self, now: Time) {
+        for sender in self.inbox.held() {
+            self.hold_if_filled(now, sender);
+        }
+    }
+
+    fn release(&mut self, sender: &Guid) {
+        if self.inbox.release(sender) {
+            self.tell_hold(*sender, None);
+        }
+    }
+
+    fn tell_hold(&mut self, sender: Guid, mode: Option<HoldMode>) {
+        let hold = Hold {
+            source: sender,
+            destination: self.guid,
+            mode,
+            credit: 0,
+            lease: HOLD_AGAIN * 3,
+        };
+        let hops = self.uplinks.hops(Way::Uplink, &self.links);
+        for branch in hops.iter() {
+            self.effects.control(branch.port, Control::Hold(hold));
+        }
     }
 
     fn drop_offered(
@@ -142,6 +184,7 @@ impl Host {
         let uplink = self.uplink();
         let effects = &mut self.effects;
         (self.downloads).accept_download(now, app, accept, &uplink, effects);
+        self.release(&accept.id.sender);
         self.carry_out();
         for kept in self.inbox.take(&id, &content) {
             let is_ready = |app| self.programs.is_ready(app);
@@ -160,6 +203,7 @@ impl Host {
     /// A program has received an offered content, or refuses it.
     pub(super) fn settle_offer(&mut self, id: OfferId, content: Guid, verdict: OfferVerdict) {
         let address = self.inbox.settle(id, &content, verdict);
+        self.release(&id.sender);
         if verdict != OfferVerdict::Received {
             self.effects.counters.offers_refused += 1;
         }

@@ -21,9 +21,11 @@ const MAX_OFFERS: usize = 256;
 const PART_OF_SENDER: usize = 8;
 /// The chunks that wait for a decision hold at most this part of the buffer, those of one sender half of
 /// what is left of it.
-const PART_OF_BUFFER: usize = 8;
+const PART_OF_BUFFER: usize = 2;
 /// Bound of the offers that are remembered as settled: copies of their chunks may still come.
 const MAX_SETTLED: usize = 4096;
+/// A router is told to hold a flow back again after this long.
+pub(super) const HOLD_AGAIN: Duration = Duration::from_secs(1);
 /// Offers with a false signature that are examined in a second; anyone can make them.
 const MAX_FALSE: u32 = 32;
 
@@ -49,6 +51,8 @@ pub(super) struct OfferedContents {
     listeners: BTreeSet<App>,
     waiting: BTreeMap<OfferId, UndecidedOffer>,
     settled: Recent<OfferId, OfferVerdict>,
+    // Senders whose flows routers hold back, and when they were told to.
+    held: BTreeMap<Guid, Time>,
     // Since then.
     false_offers: (Time, u32),
 }
@@ -61,6 +65,7 @@ impl OfferedContents {
             listeners: BTreeSet::new(),
             waiting: BTreeMap::new(),
             settled: Recent::new(MAX_SETTLED),
+            held: BTreeMap::new(),
             false_offers: (Time::ZERO, 0),
         }
     }
@@ -197,7 +202,8 @@ impl OfferedContents {
         left > 0 && of_sender <= left / PART_OF_SENDER
     }
 
-    fn has_room(&self, sender: &Guid, packets: u32) -> bool {
+    /// Returns the packets that chunks of one sender hold, and what they may hold.
+    fn use_by(&self, sender: &Guid) -> (usize, usize) {
         let mut all = 0;
         let mut of_sender = 0;
         for (id, waiting) in &self.waiting {
@@ -208,7 +214,38 @@ impl OfferedContents {
             of_sender += if id.sender == *sender { held } else { 0 };
         }
         let left = self.capacity.saturating_sub(all - of_sender);
-        all + packets as usize <= self.capacity && of_sender + packets as usize <= left / 2
+        (of_sender, left / 2)
+    }
+
+    fn has_room(&self, sender: &Guid, packets: u32) -> bool {
+        let (used, most) = self.use_by(sender);
+        used + packets as usize <= most
+    }
+
+    /// Returns true if the chunks of a sender have filled a good part of what they may hold.
+    pub(super) fn is_filled_by(&self, sender: &Guid) -> bool {
+        let (used, most) = self.use_by(sender);
+        used * 4 >= most
+    }
+
+    /// Notes that the router is to hold the flow of a sender back. Returns true if it is to be told now.
+    pub(super) fn hold(&mut self, now: Time, sender: Guid) -> bool {
+        let is_due = |told: &Time| now.since(*told) >= HOLD_AGAIN;
+        let is_due = self.held.get(&sender).is_none_or(is_due);
+        if is_due && (self.held.len() < MAX_OFFERS || self.held.contains_key(&sender)) {
+            self.held.insert(sender, now);
+        }
+        is_due
+    }
+
+    /// The flow of a sender may go on. Returns true if it was held back.
+    pub(super) fn release(&mut self, sender: &Guid) -> bool {
+        self.held.remove(sender).is_some()
+    }
+
+    /// Returns the senders whose flows are held back.
+    pub(super) fn held(&self) -> Vec<Guid> {
+        self.held.keys().copied().collect()
     }
 
     /// An offer is accepted. Returns the chunks that are here.

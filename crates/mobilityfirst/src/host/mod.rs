@@ -81,6 +81,7 @@ enum Timer {
     Download(u64),
     Uploads,
     Interfaces,
+    Offers,
 }
 
 /// The way by which a chunk leaves this host.
@@ -634,6 +635,7 @@ impl Machine for Host {
                 }
                 Timer::Uploads => self.uploads.check_uploads(now, effects),
                 Timer::Interfaces => self.review_interfaces(now),
+                Timer::Offers => self.review_holds(now),
             }
             self.carry_out();
         }
@@ -670,6 +672,7 @@ impl Machine for Host {
                     Timer::Download(_) => "ask for missing chunks",
                     Timer::Uploads => "check paused and idle uploads",
                     Timer::Interfaces => "look at what has crossed the links",
+                    Timer::Offers => "hold back what nobody has accepted",
                 },
             )
         });

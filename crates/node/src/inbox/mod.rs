@@ -33,8 +33,9 @@ use taking::{TakenContent, TakingEvent, TakingManner};
 
 /// Interval at which the stop flag is checked, and a daemon that has gone is called.
 const LOOK: Duration = Duration::from_millis(100);
-/// Contents that are received at the same time; further ones wait.
-const MAX_AT_ONCE: usize = 8;
+/// Contents that are received at the same time; further ones wait. Chunks of those come as well, if their
+/// sender has sent several contents at once, so that few of them should wait.
+const MAX_AT_ONCE: usize = 64;
 /// Where others wait, a content of which nothing comes for this long gives its place to them.
 const STALLED: Duration = Duration::from_secs(20);
 /// Offers that wait for their turn; further ones are refused.

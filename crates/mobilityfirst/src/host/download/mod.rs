@@ -136,6 +136,13 @@ impl Downloads {
         ids.any(|id| self.request_id(*id) == request_id)
     }
 
+    /// Returns true if an accepted content of this sender is on its way.
+    pub(in crate::host) fn receives_from(&self, sender: &Guid) -> bool {
+        let is_from =
+            |it: &Download| matches!(it.provenance, Provenance::Sender(id) if id.sender == *sender);
+        self.by_id.values().any(is_from)
+    }
+
     /// Returns the inbound peer that a download asks.
     pub(in crate::host) fn caller_of(&self, id: u64) -> Option<Guid> {
         self.by_id.get(&id).and_then(Download::caller)
