@@ -3,6 +3,7 @@
 
 use whimbrel_core::{Guid, Time};
 
+use super::effects::Effects;
 use super::inbox::HOLD_AGAIN;
 use super::upload::{Pushed, Ready};
 use super::{App, Host, Timer, Way};
@@ -19,6 +20,61 @@ use crate::wire::{
 struct OfferSource {
     id: OfferId,
     address: Guid,
+}
+
+impl OfferSource {
+    /// Tells the sender that the host `here` has dropped chunks of its content.
+    fn drop(self, here: Guid, dropped: DroppedChunks, effects: &mut Effects) {
+        let notice = Notice {
+            content: dropped.content,
+            source: self.id.sender,
+            destination: here,
+            chunks: dropped.chunks,
+            stored: 0,
+            limit: 0,
+        };
+        let at = (self.id.sender, self.address);
+        let message = Transport::Drop(notice, dropped.reason);
+        let service = ServiceId::DELAY_TOLERANT;
+        effects.send_about(Some(self.id.number), service, at, message);
+    }
+
+    /// Tells the sender what became of its content, and the routers that no further chunk of it is wanted.
+    fn tell_verdict(self, here: Guid, content: Guid, verdict: OfferVerdict, effects: &mut Effects) {
+        let request_id = Some(self.id.number);
+        let (to, service) = ((self.id.sender, self.address), ServiceId::DELAY_TOLERANT);
+        let request = |chunks| Request {
+            content,
+            chunk_log2: whimbrel_content::ChunkSize::DEFAULT.code(),
+            is_exact: false,
+            reliability: Reliability::Ack,
+            chunks,
+        };
+        match verdict.refusal() {
+            Some(reason) => {
+                let chunks = ChunkRanges::all();
+                let dropped = DroppedChunks {
+                    content,
+                    chunks,
+                    reason,
+                };
+                self.drop(here, dropped, effects);
+            }
+            None => {
+                let ack = Transport::Ack(request(ChunkRanges::all()));
+                effects.send_about(request_id, service, to, ack);
+            }
+        }
+        let stop = Transport::Request(request(ChunkRanges::default()));
+        effects.send_about(request_id, service, to, stop);
+    }
+}
+
+/// Chunks that are dropped here.
+struct DroppedChunks {
+    content: Guid,
+    chunks: ChunkRanges,
+    reason: DropReason,
 }
 
 impl Host {
@@ -103,14 +159,19 @@ impl Host {
             address: header.source_address,
         };
         if let Some(verdict) = self.inbox.settled(&id) {
-            self.tell_verdict(from, data.content, verdict);
+            from.tell_verdict(self.guid, data.content, verdict, &mut self.effects);
             return None;
         }
         let (content, index) = (data.content, data.index);
         if !(self.inbox).keep(now, header, data, room, &mut self.effects) {
             // There is no room here: its source sends it again later.
             let chunk = ChunkRanges::from(index..index.saturating_add(1));
-            self.drop_offered(from, content, chunk, DropReason::FlowLimit);
+            let dropped = DroppedChunks {
+                content,
+                chunks: chunk,
+                reason: DropReason::FlowLimit,
+            };
+            from.drop(self.guid, dropped, &mut self.effects);
         }
         self.hold_if_filled(now, header.source);
         None
@@ -118,7 +179,7 @@ impl Host {
 
     /// Has routers keep what a sender sends, while no program decides about its offers. A sender of which
     /// an accepted content is on its way is not held back: that would come no more.
-    fn hold_if_filled(&mut self, now: Time, sender: Guid) {
+    pub(super) fn hold_if_filled(&mut self, now: Time, sender: Guid) {
         let is_receiving = self.downloads.receives_from(&sender);
         if is_receiving || !self.inbox.is_filled_by(&sender) {
             return self.release(&sender);
@@ -127,13 +188,6 @@ impl Host {
             self.tell_hold(sender, Some(HoldMode::All));
         }
         self.effects.set_earlier(Timer::Offers, now + HOLD_AGAIN);
-    }
-
-    /// Repeats the holds that are still needed, and ends the others.
-    pub(super) fn review_holds(&mut self, now: Time) {
-        for sender in self.inbox.held() {
-            self.hold_if_filled(now, sender);
-        }
     }
 
     fn release(&mut self, sender: &Guid) {
@@ -154,28 +208,6 @@ impl Host {
         for branch in hops.iter() {
             self.effects.control(branch.port, Control::Hold(hold));
         }
-    }
-
-    fn drop_offered(
-        &mut self,
-        from: OfferSource,
-        content: Guid,
-        chunks: ChunkRanges,
-        reason: DropReason,
-    ) {
-        let notice = Notice {
-            content,
-            source: from.id.sender,
-            destination: self.guid,
-            chunks,
-            stored: 0,
-            limit: 0,
-        };
-        let at = (from.id.sender, from.address);
-        let (id, service) = (from.id, ServiceId::DELAY_TOLERANT);
-        let message = Transport::Drop(notice, reason);
-        self.effects
-            .send_about(Some(id.number), service, at, message);
     }
 
     /// Begins to receive an offered content for a program.
@@ -207,30 +239,7 @@ impl Host {
         if verdict != OfferVerdict::Received {
             self.effects.counters.offers_refused += 1;
         }
-        self.tell_verdict(OfferSource { id, address }, content, verdict);
-    }
-
-    /// Tells the sender what became of its content, and the routers that no further chunk of it is wanted.
-    fn tell_verdict(&mut self, from: OfferSource, content: Guid, verdict: OfferVerdict) {
-        let request_id = Some(from.id.number);
-        let to = (from.id.sender, from.address);
-        let request = |chunks| Request {
-            content,
-            chunk_log2: whimbrel_content::ChunkSize::DEFAULT.code(),
-            is_exact: false,
-            reliability: Reliability::Ack,
-            chunks,
-        };
-        match verdict.refusal() {
-            Some(reason) => self.drop_offered(from, content, ChunkRanges::all(), reason),
-            None => {
-                let ack = Transport::Ack(request(ChunkRanges::all()));
-                let service = ServiceId::DELAY_TOLERANT;
-                self.effects.send_about(request_id, service, to, ack);
-            }
-        }
-        let stop = Transport::Request(request(ChunkRanges::default()));
-        let service = ServiceId::DELAY_TOLERANT;
-        self.effects.send_about(request_id, service, to, stop);
+        let from = OfferSource { id, address };
+        from.tell_verdict(self.guid, content, verdict, &mut self.effects);
     }
 }

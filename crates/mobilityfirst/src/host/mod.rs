@@ -635,7 +635,11 @@ impl Machine for Host {
                 }
                 Timer::Uploads => self.uploads.check_uploads(now, effects),
                 Timer::Interfaces => self.review_interfaces(now),
-                Timer::Offers => self.review_holds(now),
+                Timer::Offers => {
+                    for sender in self.inbox.held() {
+                        self.hold_if_filled(now, sender);
+                    }
+                }
             }
             self.carry_out();
         }
