@@ -8,8 +8,8 @@ use serde::de::{IntoDeserializer, value};
 use whimbrel_node::config::{NamedRemote, PostQuantum};
 
 use crate::command::{
-    bench, configure, demo, doctor, get, identity, keys, lab, names, ndn, node, perf, ping, serve,
-    shell, status, study, tcp_proxy,
+    bench, configure, demo, doctor, get, identity, inbox, keys, lab, names, ndn, node, perf, ping,
+    push, serve, shell, status, study, tcp_proxy,
 };
 use crate::exit;
 use crate::logging::Logging;
@@ -68,6 +68,12 @@ pub(crate) enum Command {
     /// Fetch a file or a folder by its name
     #[command(after_help = format!("Example:\n  whimbrel get 6b1e...c2 -o film.mkv\n\n{}", exit::HELP))]
     Get(get::Get),
+    /// Send files and folders to a receiver that has not requested them, and may be away
+    Push(push::PushCommand),
+    /// Send a short text to a receiver that may be away
+    Message(push::MessageArguments),
+    /// Receive what others push, from the senders that you permit
+    Inbox(inbox::Inbox),
     /// Run a router, or show its status
     #[command(subcommand)]
     Router(node::RouterCommand),

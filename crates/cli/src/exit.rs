@@ -11,6 +11,7 @@ use whimbrel_io::IoError;
 use whimbrel_mobilityfirst::local::FailReason;
 use whimbrel_node::config::ConfigError;
 use whimbrel_node::fetch::FetchError;
+use whimbrel_node::inbox::InboxError;
 use whimbrel_node::keys::KeyError;
 use whimbrel_node::local_client::LocalError;
 use whimbrel_node::output::OutputError;
@@ -47,6 +48,7 @@ pub(crate) const HELP: &str = "Exit codes:\n  \
     8    an address or a socket is in use by another program\n  \
     9    done, but for entries of a folder that were refused one by one\n  \
     10   the code is wrong or used up, or nobody sends with its number\n  \
+    11   the receiver has refused it\n  \
     130  interrupted (143: by SIGTERM)";
 
 /// Help text of `whimbrel ndn`'s commands. 0 to 4 are those of `ndnpeek`.
@@ -101,6 +103,8 @@ pub(crate) enum Exit {
     NotMeasured,
     /// A spoken code is wrong, or used up.
     WrongCode,
+    /// The receiver has refused what was pushed.
+    Refused,
     /// `bench --strict`: a target was missed.
     Missed,
     /// Ctrl-C or SIGTERM, as a shell reports them.
@@ -142,6 +146,7 @@ impl Exit {
             Exit::InUse | Exit::NoForwarder => 8,
             Exit::Incomplete | Exit::NotMeasured => 9,
             Exit::Missed | Exit::WrongCode => 10,
+            Exit::Refused => 11,
             Exit::OfProgram(code) => code,
             Exit::Interrupted => {
                 let came = CAME.get().map_or(0, |came| came.load(Ordering::Relaxed));
@@ -306,6 +311,7 @@ impl From<FetchError> for Failure {
                 }
             }
             FetchError::BadFolder(_)
+            | FetchError::BadBundle
             | FetchError::TooLong { .. }
             | FetchError::FolderTooLarge { .. }
             | FetchError::Unbelievable { .. } => Exit::Other,
@@ -320,6 +326,17 @@ impl From<FetchError> for Failure {
             FetchError::PartsTaken(_) => Exit::Write,
             FetchError::Output(error) => output_exit(error),
             FetchError::Interrupted => Exit::Interrupted,
+        };
+        Failure::new(exit, error)
+    }
+}
+
+impl From<InboxError> for Failure {
+    fn from(error: InboxError) -> Failure {
+        let exit = match &error {
+            InboxError::Host(_) => Exit::NoDaemon,
+            InboxError::InUse(_) => Exit::InUse,
+            InboxError::Folder { .. } => Exit::Write,
         };
         Failure::new(exit, error)
     }

@@ -17,6 +17,7 @@ mod command;
 mod exit;
 mod logging;
 mod progress;
+mod results;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;

@@ -7,13 +7,18 @@
 use core::time::Duration;
 
 use bytes::Bytes;
+use whimbrel_core::identity::KeyPair;
 use whimbrel_core::{Guid, GuidPrefix};
 use whimbrel_mobilityfirst::chunk::{Chunk, Message};
-use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, greeting};
+use whimbrel_mobilityfirst::local::{
+    AcceptOffer, ContentOffer, Get, LocalEvent, LocalRequest, OfferId, OfferVerdict, Publish,
+    SendContent, SendState, greeting,
+};
 use whimbrel_mobilityfirst::wire;
 use whimbrel_mobilityfirst::wire::{
     ChunkRanges, ContentKind, Control, ControlCode, Credit, Data, DropReason, Echo, NetworkHeader,
-    Notice, Presence, PresenceCode, Reliability, Request, ServiceId, Transport, UpperProtocol,
+    Notice, OfferTerms, OfferUse, Presence, PresenceCode, Reliability, Request, ServiceId,
+    SignedOffer, Transport, UpperProtocol,
 };
 
 const CLIENT: Guid = Guid([0xc1; 32]);
@@ -68,6 +73,26 @@ fn data() -> Chunk {
         payload: Bytes::from_static(b"bytes"),
     };
     Chunk::of_transport(header, &Transport::Data(data))
+}
+
+/// The same, of the key of 32 octets 07, to a client that has not requested it.
+fn offered() -> Chunk {
+    let keys = KeyPair::from_secret(&[7; 32]);
+    let mut chunk = data();
+    let header = &mut chunk.header;
+    (header.source, header.destination_address) = (keys.guid(), Guid::NONE);
+    let terms = OfferTerms {
+        destination: CLIENT,
+        id: REQUEST_ID.unwrap_or_default(),
+        content: CONTENT,
+        content_len: 131_077,
+        kind: ContentKind::File,
+        file_name: "maß.txt",
+    };
+    let offer = SignedOffer::sign(&keys, &terms, OfferUse::File, 1_800_000_000_000);
+    assert!(offer.is_by(&keys.guid(), &terms));
+    chunk.header.extensions.offer = Some(offer);
+    chunk
 }
 
 fn notice(reason: Option<DropReason>) -> Chunk {
@@ -227,6 +252,11 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
             data(),
         ),
         (
+            "offered",
+            "Data that the client has not requested: the same, offered by the key of 32 octets 07",
+            offered(),
+        ),
+        (
             "store",
             "Store: chunks 3 to 8, 6 MiB of 100 MiB held for the flow",
             notice(None),
@@ -376,6 +406,24 @@ fn event_frame(event: &LocalEvent) -> Vec<u8> {
     [&head[..], &tail].concat()
 }
 
+/// An offer of the server.
+fn offer() -> ContentOffer {
+    ContentOffer {
+        id: OfferId {
+            sender: SERVER,
+            number: 9,
+        },
+        issued_ms: 1_800_000_000_000,
+        proposed: OfferUse::Note,
+        content: Publish {
+            content: CONTENT,
+            content_len: 131_077,
+            kind: ContentKind::File,
+            file_name: "maß.txt".into(),
+        },
+    }
+}
+
 /// Contents of frames between a program and its host: requests, then events.
 fn local_requests() -> Vec<(&'static str, LocalRequest)> {
     let get = Get {
@@ -413,6 +461,33 @@ fn local_requests() -> Vec<(&'static str, LocalRequest)> {
         ("message", message),
         ("listen", LocalRequest::Listen { channel: 7 }),
         ("names", names),
+        (
+            "send",
+            LocalRequest::Send(SendContent {
+                request: 7,
+                destination: CLIENT,
+                lifetime_ms: 60_000,
+                chunk_log2: 20,
+                proposed: OfferUse::Bundle,
+                content: offer().content,
+            }),
+        ),
+        ("take-offers", LocalRequest::TakeOffers),
+        (
+            "accept",
+            LocalRequest::Accept(AcceptOffer {
+                id: offer().id,
+                get,
+            }),
+        ),
+        (
+            "settle",
+            LocalRequest::Settle {
+                id: offer().id,
+                content: CONTENT,
+                verdict: OfferVerdict::InboxFull,
+            },
+        ),
     ]
 }
 
@@ -439,6 +514,16 @@ fn local_events() -> Vec<(&'static str, LocalEvent)> {
         ("published", published),
         ("message-event", message),
         ("names-event", names),
+        (
+            "sending",
+            LocalEvent::Sending {
+                request: 7,
+                state: SendState::Taken,
+                taken: 131_077,
+                stored: 65_536,
+            },
+        ),
+        ("offered", LocalEvent::Offered(offer())),
     ]
 }
 

@@ -20,6 +20,7 @@
 //! | [`local_client`] | a program's connection to its host, by a socket or in the same process |
 //! | [`shelf`], [`serve`] | the publishing side: files hashed once, read and proven chunk by chunk |
 //! | [`fetch`] | the receiving side: verified chunks to disk, and the record by which a fetch resumes |
+//! | [`push`], [`inbox`] | contents that their receiver has not requested: sent, and received by a rule |
 //! | [`output`] | the places of fetched content, and the treatment of files that are there |
 //! | [`perf`] | measuring what a network carries between two hosts |
 //! | [`ticket`] | a content's name and where to ask for it, in one string |
@@ -32,12 +33,14 @@
     reason = "code that drives machines over real sockets and files owns a clock"
 )]
 
+mod bundle;
 mod callers;
 pub mod compose;
 pub mod config;
 pub mod diagnostics;
 pub mod exact_json;
 pub mod fetch;
+pub mod inbox;
 mod kept;
 pub mod keys;
 pub mod known_peers;
@@ -52,6 +55,7 @@ pub mod ndn;
 pub mod output;
 pub mod perf;
 pub mod place;
+pub mod push;
 mod quotas;
 pub mod reload;
 pub mod run;

@@ -1,5 +1,6 @@
 //! The publishing side: files on offer, hashed once, read and proven chunk by chunk.
 
+mod bundled;
 mod folder;
 mod repeated;
 
@@ -130,6 +131,8 @@ enum Source {
     },
     Memory(Bytes),
     Repeated(repeated::Turned),
+    /// A folder's list, and its contents.
+    Bundled(bundled::Bundled),
     /// Consecutive files: the offset of each one's first byte, its path and its stamp.
     Packed(Vec<(u64, PathBuf, Stamp)>),
 }
@@ -141,6 +144,17 @@ struct Item {
     file_name: String,
     /// True if the user has named it, and not only a folder that it is in.
     is_named: bool,
+}
+
+impl Item {
+    fn publish(&self, content: Guid) -> Publish {
+        Publish {
+            content,
+            content_len: self.tree.content_len(),
+            kind: self.kind,
+            file_name: self.file_name.clone(),
+        }
+    }
 }
 
 /// Something on the shelf.
@@ -311,13 +325,33 @@ impl Shelf {
 
     /// Returns the requests that publish everything on the shelf.
     pub fn offers(&self) -> impl Iterator<Item = LocalRequest> {
-        self.items.iter().map(|(name, item)| {
-            LocalRequest::Publish(Publish {
-                content: *name,
-                content_len: item.tree.content_len(),
-                kind: item.kind,
-                file_name: item.file_name.clone(),
-            })
+        let contents = self.items.iter();
+        contents.map(|(name, item)| LocalRequest::Publish(item.publish(*name)))
+    }
+
+    /// Returns a content as it is published or sent.
+    pub fn publish(&self, content: &Guid) -> Option<Publish> {
+        let item = self.items.get(content)?;
+        Some(item.publish(*content))
+    }
+
+    /// Gives a content another name to suggest to receivers.
+    pub fn rename(&mut self, content: &Guid, file_name: &str) {
+        if let Some(item) = self.items.get_mut(content) {
+            let end = file_name.floor_char_boundary(MAX_FILE_NAME);
+            item.file_name = file_name[..end].to_owned();
+            item.is_named = true;
+        }
+    }
+
+    /// Puts bytes in memory on the shelf, under a name that they are to get. Returns the content's name.
+    pub fn add_bytes(&mut self, bytes: Bytes, file_name: &str) -> Guid {
+        self.put_item(Item {
+            tree: folder::tree_of(&bytes),
+            source: Source::Memory(bytes),
+            kind: ContentKind::File,
+            file_name: file_name.to_owned(),
+            is_named: true,
         })
     }
 
@@ -381,18 +415,7 @@ impl Shelf {
         let within = group
             .range(group.index_of(range.start), length)
             .ok_or_else(no_such_chunk)?;
-        let data = match &item.source {
-            Source::Memory(bytes) => bytes.slice(within.start as usize..within.end as usize),
-            Source::Repeated(bytes) => {
-                bytes.slice(within.start, (within.end - within.start) as usize)
-            }
-            Source::File { path, stamp } => {
-                let mut data = Vec::new();
-                read_file(path, stamp, within.clone(), &mut data)?;
-                data.into()
-            }
-            Source::Packed(files) => read_packed(files, within.start, within.end)?.into(),
-        };
+        let data = self.bytes_of(&item.source, within.clone())?;
         let proof = tree
             .proof_within(index.into(), chunk_size, &data)
             .map_err(|_| no_such_chunk())?;
@@ -403,6 +426,21 @@ impl Shelf {
         Ok(ReadChunk {
             proof: encoded.into(),
             data,
+        })
+    }
+
+    /// Returns bytes of a source.
+    fn bytes_of(&self, source: &Source, range: Range<u64>) -> Result<Bytes, ReadError> {
+        Ok(match source {
+            Source::Memory(bytes) => bytes.slice(range.start as usize..range.end as usize),
+            Source::Repeated(bytes) => bytes.slice(range.start, (range.end - range.start) as usize),
+            Source::File { path, stamp } => {
+                let mut data = Vec::new();
+                read_file(path, stamp, range, &mut data)?;
+                data.into()
+            }
+            Source::Packed(files) => read_packed(files, range.start, range.end)?.into(),
+            Source::Bundled(bundled) => self.read_bundled(bundled, range)?.into(),
         })
     }
 }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
 use whimbrel_bench::ndn::{self, ConsumerOptions, ProducerOptions, SoakOptions};
 use whimbrel_bench::peer::{self, PeerCarrier, PeerEnd};
 use whimbrel_bench::{BenchError, BenchOptions, Part};
@@ -263,7 +262,7 @@ fn soak(arguments: &SoakArguments) -> Outcome {
         program: std::env::current_exe()?,
         duration,
     };
-    let spinner = spinner(arguments.json);
+    let spinner = progress::spinner(arguments.json);
     spinner.set_prefix("ndn-soak");
     let report = ndn::soak(&options, &mut |what| spinner.set_message(what.to_owned()));
     spinner.finish_and_clear();
@@ -313,7 +312,7 @@ fn measure(arguments: Bench) -> Outcome {
         program: std::env::current_exe()?,
         ndnd: arguments.ndnd.clone(),
     };
-    let spinner = spinner(arguments.json);
+    let spinner = progress::spinner(arguments.json);
     let report = whimbrel_bench::run(&parts, &options, &mut |part, what| {
         spinner.set_prefix(part.name());
         spinner.set_message(what.to_owned());
@@ -334,12 +333,4 @@ fn measure(arguments: Bench) -> Outcome {
         (true, 1..) if arguments.strict => Exit::Missed,
         (true, _) => Exit::Done,
     })
-}
-
-pub(super) fn spinner(quiet: bool) -> ProgressBar {
-    let spinner = progress::bar(!quiet, 4);
-    let style = ProgressStyle::with_template("{spinner} {elapsed} {prefix}: {wide_msg}");
-    spinner.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-    spinner.enable_steady_tick(Duration::from_millis(250));
-    spinner
 }

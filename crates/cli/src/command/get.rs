@@ -104,6 +104,8 @@ pub(crate) fn run(arguments: Get) -> Outcome {
         nack_timeout: arguments.nack_timeout.map(|timeout| timeout.0),
         limit: arguments.max_size.map(|size| size.0),
         update: arguments.update,
+        offered: None,
+        unpacking: None,
     };
     report.asked = asked(&found.access, &found.direct);
     report.hint = hint(&found);

@@ -212,7 +212,7 @@ fn offer(offer: Offer) -> Outcome {
     Ok(Exit::Done)
 }
 
-fn shelve(shelf: &mut Shelf, path: &Path, json: bool) -> Result<Shelved, Failure> {
+pub(super) fn shelve(shelf: &mut Shelf, path: &Path, json: bool) -> Result<Shelved, Failure> {
     let bar = hashing_bar(path, json);
     let mut before = 0;
     let shelved = shelf.add(path, &mut |file, done| {

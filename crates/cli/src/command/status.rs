@@ -11,6 +11,7 @@ use whimbrel_node::place::{Places, daemon_socket};
 use whimbrel_node::wait::waits_in;
 
 use super::ndn::status::{Forwarder, NdnStatus};
+use super::silence::Silence;
 use super::{Outcome, json_line, out, tcp_proxy};
 use crate::exit::{Exit, Failure, MANAGEMENT_HELP};
 
@@ -148,19 +149,6 @@ fn forwarder_runs() -> bool {
     NdnStatus::default()
         .ask()
         .is_ok_and(|found| found.is_ours())
-}
-
-/// Why a daemon tells nothing of itself.
-pub(super) enum Silence {
-    Cannot(LocalError),
-    /// It takes too long.
-    Mute,
-}
-
-impl From<LocalError> for Silence {
-    fn from(error: LocalError) -> Silence {
-        Silence::Cannot(error)
-    }
 }
 
 /// Returns the status of the daemon behind a socket, as JSON.

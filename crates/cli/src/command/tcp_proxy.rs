@@ -29,7 +29,7 @@ use whimbrel_tcp_proxy::{
 use whimbrel_transport::RegistrationEvent;
 
 use super::guest::Guest;
-use super::status::Silence;
+use super::silence::Silence;
 use super::{Outcome, out, tell, tell_json};
 use crate::exit::{Exit, Failure};
 use crate::logging::note;

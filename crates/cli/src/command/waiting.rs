@@ -12,6 +12,11 @@ pub(crate) struct ToldWait {
 }
 
 impl ToldWait {
+    /// Returns what was said last.
+    pub(crate) fn wait(&self) -> Option<&Wait> {
+        self.wait.as_ref()
+    }
+
     /// Prints the reason, if it is another than the last: as a line on standard error, or as an event
     /// by `json`. If `drawn`, a progress bar shows it instead of the line.
     pub(crate) fn tell(&mut self, wait: Option<&Wait>, json: Option<&dyn Fn(&Value)>, drawn: bool) {

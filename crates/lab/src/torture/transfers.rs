@@ -224,7 +224,9 @@ impl Program {
             | LocalEvent::Pong { .. }
             | LocalEvent::Message { .. }
             | LocalEvent::Status { .. }
-            | LocalEvent::Names { .. } => Ok(None),
+            | LocalEvent::Names { .. }
+            | LocalEvent::Sending { .. }
+            | LocalEvent::Offered(_) => Ok(None),
         }
     }
 

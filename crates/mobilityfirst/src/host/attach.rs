@@ -13,7 +13,9 @@ use super::effects::{Action, Effects};
 use crate::links::Links;
 use crate::local::LocalEvent;
 use crate::next_hops::{Branch, NextHops};
-use crate::wire::{ATTACH_CONTEXT, Control, ControlCode, attach_statement};
+use crate::wire::{
+    ATTACH_CONTEXT, Control, ControlCode, OfferTerms, OfferUse, SignedOffer, attach_statement,
+};
 
 /// Pause after which a failed announcement is tried again.
 const ANNOUNCE_AGAIN: Duration = Duration::from_secs(5);
@@ -229,6 +231,16 @@ impl Registration {
     /// Returns the Unix time in milliseconds by the host's own clock, which no router moves.
     pub(super) fn own_millis(&self, now: Time) -> u64 {
         self.clocks.own_millis(now)
+    }
+
+    /// Signs an offer of a content to a receiver.
+    pub(super) fn sign_offer(
+        &self,
+        now: Time,
+        terms: &OfferTerms<'_>,
+        proposed: OfferUse,
+    ) -> SignedOffer {
+        SignedOffer::sign(&self.terms.keys, terms, proposed, self.own_millis(now))
     }
 
     /// Attaches anew if the routers that answer are not those of the newest record.

@@ -11,9 +11,11 @@ mod attach;
 mod catalogue;
 mod clocks;
 mod config;
+mod delivery;
 mod download;
 mod effects;
 mod holds;
+mod inbox;
 pub mod interfaces;
 mod managing;
 mod messages;
@@ -33,7 +35,7 @@ use whimbrel_core::{
 };
 use whimbrel_link::Pacing;
 
-use crate::chunk::{Chunk, Flow, Message};
+use crate::chunk::{Chunk, Message};
 use crate::links::callers::CallersStatus;
 use crate::links::{ChunkToSend, LEFT_OVER, Link, LinkEvent, Links, MAX_TURNS};
 use crate::local::{LocalEvent, LocalRequest, ReadChunk};
@@ -46,12 +48,13 @@ pub use clocks::ClockDifference;
 pub use config::{HostConfig, LinkPolicy};
 use download::{DownloadLimits, Downloads};
 use effects::{Action, Effects, Uplink};
+use inbox::OfferedContents;
 use interfaces::Interfaces;
 use messages::Messages;
 use ping::Pings;
 use programs::Programs;
 use shares::Load;
-pub use status::{DownloadStatus, HostCounters, HostStatus};
+pub use status::{DownloadStatus, HostCounters, HostStatus, InboxStatus, PushStatus};
 use uplinks::Uplinks;
 use upload::Uploads;
 
@@ -80,6 +83,7 @@ enum Timer {
     Download(u64),
     Uploads,
     Interfaces,
+    Offers,
 }
 
 /// The way by which a chunk leaves this host.
@@ -103,6 +107,7 @@ pub struct Host {
     registration: Registration,
     downloads: Downloads,
     uploads: Uploads,
+    inbox: OfferedContents,
     pings: Pings,
     messages: Messages,
     programs: Programs,
@@ -146,7 +151,8 @@ impl Host {
             ),
             registration: Registration::new(terms, config.wall),
             downloads: Downloads::new(limits, &mut rng),
-            uploads: Uploads::new(guid, config.max_transfers),
+            uploads: Uploads::new(guid, config.max_transfers, &mut rng),
+            inbox: OfferedContents::new(guid, config.buffer_packets),
             pings: Pings::new(rng.next_word()),
             messages: Messages::new(rng.next_word()),
             programs: Programs::default(),
@@ -245,6 +251,14 @@ impl Host {
                 payload,
             } => self.messages.send(destination, channel, payload, effects),
             LocalRequest::Listen { channel } => self.messages.listen(app, channel, effects),
+            LocalRequest::Send(send) => self.send_content(now, app, &send),
+            LocalRequest::TakeOffers => self.inbox.listen(app, effects),
+            LocalRequest::Accept(accept) => self.accept_offer(now, app, &accept),
+            LocalRequest::Settle {
+                id,
+                content,
+                verdict,
+            } => self.settle_offer(id, content, verdict),
             LocalRequest::Names { request, prefix } => {
                 let names = self.names_beginning(&prefix);
                 let event = LocalEvent::Names { request, names };
@@ -277,18 +291,8 @@ impl Host {
             .uploads
             .finish_read(now, app, read, chunk, &mut self.effects);
         let Some(ready) = ready else { return };
-        let mut service = ServiceId::CONTENT_RESPONSE.with(ServiceId::DELAY_TOLERANT);
-        if ready.multihoming {
-            service = service.with(ServiceId::MULTIHOMING);
-        }
-        let flow = Flow {
-            source: self.guid,
-            destination: ready.to,
-        };
-        self.links.division.note_more(&flow, ready.more);
-        let (key, index, data) = (ready.key, ready.index, Transport::Data(ready.data));
-        let at = (ready.to, ready.address);
-        if !self.send_transport(ready.way, service, at, ready.request_id, &data) {
+        let (key, index) = (ready.key, ready.index);
+        if !self.send_data(ready) {
             self.uploads.send_later(key, index);
         }
     }
@@ -299,6 +303,7 @@ impl Host {
         self.uploads.forget_contents_of(app, effects);
         self.pings.forget(app);
         self.messages.forget(app);
+        self.inbox.forget(app);
         self.carry_out();
     }
 
@@ -444,7 +449,7 @@ impl Host {
             LinkEvent::TooLarge(port, outgoing) => {
                 let way = self.uplinks.way_back(port);
                 self.uploads
-                    .upload_too_large(way, &outgoing.chunk, &mut self.effects)
+                    .upload_too_large(now, way, &outgoing.chunk, &mut self.effects)
             }
             LinkEvent::Moved { from, to } => {
                 self.links.follow(now, from, to);
@@ -634,6 +639,11 @@ impl Machine for Host {
                 }
                 Timer::Uploads => self.uploads.check_uploads(now, effects),
                 Timer::Interfaces => self.review_interfaces(now),
+                Timer::Offers => {
+                    for sender in self.inbox.held() {
+                        self.hold_if_filled(now, sender);
+                    }
+                }
             }
             self.carry_out();
         }
@@ -670,6 +680,7 @@ impl Machine for Host {
                     Timer::Download(_) => "ask for missing chunks",
                     Timer::Uploads => "check paused and idle uploads",
                     Timer::Interfaces => "look at what has crossed the links",
+                    Timer::Offers => "hold back what nobody has accepted",
                 },
             )
         });

@@ -57,7 +57,7 @@ impl Host {
     /// Handles a receiver's request for chunks, or for none any more. Chunks that are still on
     /// their way there are not sent again.
     fn handle_request_of(&mut self, now: Time, way: Way, header: &NetworkHeader, request: Request) {
-        let mut request = self.fitted(way, header, request);
+        let mut request = self.fitted(way, header, request, None);
         let wants_none = request.chunks.is_empty();
         self.links.note_missing(now, &header.source, &request);
         // It asks by another router than before: what waits here goes there, too.
@@ -84,12 +84,19 @@ impl Host {
             .handle_wanted(now, way, header, request, presence, &mut self.effects);
     }
 
-    /// Returns a request in chunks of the size that the way to its receiver affords.
-    fn fitted(&self, way: Way, header: &NetworkHeader, request: Request) -> Request {
+    /// Returns a request in chunks of the size that the way to its receiver affords. `length` is that of
+    /// a content which is not on offer yet.
+    pub(super) fn fitted(
+        &self,
+        way: Way,
+        header: &NetworkHeader,
+        request: Request,
+        length: Option<u64>,
+    ) -> Request {
         let port = self.uplinks.port_by(way, &self.links);
         let are_several = way == Way::Uplink && self.uplinks.are_several(&self.links);
         let path = Path {
-            bytes: self.uploads.catalogue().len_of(&request.content),
+            bytes: length.or_else(|| self.uploads.catalogue().len_of(&request.content)),
             hops: header.links_behind(),
             rate: port.and_then(|port| self.links.neighbours.rate_to(port)),
             is_divided: are_several || header.service.has(ServiceId::MULTIHOMING),
@@ -159,6 +166,10 @@ impl Host {
             }
             // The chunk keeps its room in the buffer until a program has taken it.
             Transport::Data(data) => {
+                let Some((data, room)) = self.keep_offered(now, header, data, room) else {
+                    return;
+                };
+                let effects = &mut self.effects;
                 let is_ready = |app| self.programs.is_ready(app);
                 self.downloads
                     .handle_data(now, header, data, room, is_ready, effects)
@@ -166,7 +177,7 @@ impl Host {
             // Handled above.
             Transport::Request(_) | Transport::Nack(_) => {}
             Transport::Resend(request) => {
-                let request = self.fitted(way, header, request);
+                let request = self.fitted(way, header, request, None);
                 let (presence, effects) = (Presence::Lost, &mut self.effects);
                 self.uploads
                     .handle_wanted(now, way, header, request, presence, effects)
@@ -177,7 +188,7 @@ impl Host {
                     false => effects.drop("wrong-request-id"),
                 }
             }
-            Transport::Ack(request) => self.uploads.handle_ack(way, header, &request),
+            Transport::Ack(request) => self.uploads.handle_ack(way, header, &request, effects),
             Transport::Store(notice) if notice.source == self.guid && notice.chunks.is_empty() => {
                 let of_request = self.downloads.has_asked(&notice.content, request_id)
                     && self.downloads.note_stored(now, header.source, &notice);

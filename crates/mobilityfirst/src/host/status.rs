@@ -9,8 +9,11 @@ use whimbrel_link::hop::ReceptionCounters;
 use super::interfaces::Verdict;
 use super::{ClockDifference, Host};
 use crate::links::{CallersTotal, DividedStatus, LinkStatus, UnresolvedStatus};
-use crate::local::{MAX_NAMES, TransferState};
+use crate::local::{MAX_NAMES, SendState, TransferState};
 use crate::wire::ControlCode;
+
+/// Bound of the sent contents in a report.
+const MAX_SENDING: usize = 64;
 
 /// Counts since the start.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -31,6 +34,10 @@ pub struct HostCounters {
     pub nacks_sent: u64,
     /// Pushes sent to proxies.
     pub pushes_sent: u64,
+    /// Contents that others have offered without a request.
+    pub offers: u64,
+    /// Of these, those that were refused.
+    pub offers_refused: u64,
     /// Times that work was left over after one input, to stay open to the next. It should be 0.
     pub left_over: u64,
     /// What was dropped, by reason.
@@ -69,6 +76,34 @@ pub struct DownloadStatus {
     pub false_chunks: u64,
 }
 
+/// A sent content, for reports.
+#[derive(Clone, Debug, Serialize)]
+pub struct PushStatus {
+    /// The content.
+    pub content: Guid,
+    /// Its receiver.
+    pub to: Guid,
+    /// Its length in bytes.
+    pub length: u64,
+    /// How far it is.
+    pub state: SendState,
+    /// Bytes that the first router has taken.
+    pub taken: u64,
+    /// Of these, bytes that routers store because the receiver is away.
+    pub stored: u64,
+}
+
+/// The state of the inbox, for reports.
+#[derive(Clone, Debug, Serialize)]
+pub struct InboxStatus {
+    /// Programs that take offers.
+    pub programs: usize,
+    /// Offers that wait for a decision.
+    pub waiting: usize,
+    /// Chunks of those that are here.
+    pub chunks: usize,
+}
+
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
@@ -97,6 +132,11 @@ pub struct HostStatus {
     pub published: usize,
     /// Contents being sent to others.
     pub uploads: usize,
+    /// The first contents that programs send to receivers which have not requested them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sending: Vec<PushStatus>,
+    /// What others offer to this host.
+    pub inbox: InboxStatus,
     /// The links to access routers.
     pub links: Vec<LinkStatus>,
     /// Of these, those that carry nothing, by label: switched off, or their quota is used up.
@@ -149,6 +189,8 @@ impl Host {
             downloads: self.downloads.len(),
             published: self.uploads.catalogue().len(),
             uploads: self.uploads.len(),
+            sending: self.uploads.push_status(now, MAX_SENDING),
+            inbox: self.inbox.status(),
             links: self.links.neighbours.status(now),
             shut: self.uplinks.interfaces.shut(&self.links),
             callers: self.links.neighbours.callers_total(),

@@ -3,9 +3,10 @@
 use bytes::Bytes;
 use whimbrel_core::{Guid, GuidPrefix};
 
+use super::delivery::{put_accept, put_publish, read_publish};
 use super::{
-    FailReason, Get, LocalChunk, LocalEvent, LocalRequest, MAX_NAMES, Publish, ReadChunk,
-    TransferState,
+    AcceptOffer, ContentOffer, FailReason, Get, LocalChunk, LocalEvent, LocalRequest, MAX_NAMES,
+    OfferId, OfferVerdict, ReadChunk, SendContent, SendState, TransferState,
 };
 use crate::wire::{
     ContentKind, ControlCode, MAX_MESSAGE, Reader, Reliability, WireError, put_short_text,
@@ -61,10 +62,26 @@ impl LocalRequest {
             LocalRequest::Consumed { request } => put_number(out, 2, *request),
             LocalRequest::Publish(publish) => {
                 out.push(3);
-                out.extend_from_slice(publish.content.as_bytes());
-                out.extend_from_slice(&publish.content_len.to_be_bytes());
-                out.push(publish.kind.code());
-                put_short_text(out, &publish.file_name);
+                put_publish(out, publish);
+            }
+            LocalRequest::Send(send) => {
+                out.push(14);
+                send.encode(out);
+            }
+            LocalRequest::TakeOffers => out.push(15),
+            LocalRequest::Accept(accept) => {
+                out.push(16);
+                return put_accept(out, accept, put_get);
+            }
+            LocalRequest::Settle {
+                id,
+                content,
+                verdict,
+            } => {
+                out.push(17);
+                id.encode(out);
+                out.extend_from_slice(content.as_bytes());
+                out.push(verdict.code());
             }
             LocalRequest::Withdraw { content } => {
                 out.push(4);
@@ -134,12 +151,19 @@ impl LocalRequest {
             2 => LocalRequest::Consumed {
                 request: reader.u32()?,
             },
-            3 => LocalRequest::Publish(Publish {
+            3 => LocalRequest::Publish(read_publish(&mut reader)?),
+            14 => LocalRequest::Send(SendContent::read(&mut reader)?),
+            15 => LocalRequest::TakeOffers,
+            16 => {
+                let id = OfferId::read(&mut reader)?;
+                let get = read_get(frame, reader)?;
+                return Ok(LocalRequest::Accept(AcceptOffer { id, get }));
+            }
+            17 => LocalRequest::Settle {
+                id: OfferId::read(&mut reader)?,
                 content: reader.guid()?,
-                content_len: reader.u64()?,
-                kind: ContentKind::from_code(reader.u8()?)?,
-                file_name: reader.short_text()?,
-            }),
+                verdict: OfferVerdict::from_code(reader.u8()?)?,
+            },
             4 => LocalRequest::Withdraw {
                 content: reader.guid()?,
             },
@@ -267,6 +291,21 @@ impl LocalEvent {
                 out.extend_from_slice(from.as_bytes());
                 return payload.clone();
             }
+            LocalEvent::Sending {
+                request,
+                state,
+                taken,
+                stored,
+            } => {
+                put_number(out, 10, *request);
+                out.push(state.code());
+                out.extend_from_slice(&taken.to_be_bytes());
+                out.extend_from_slice(&stored.to_be_bytes());
+            }
+            LocalEvent::Offered(offer) => {
+                out.push(11);
+                offer.encode(out);
+            }
             LocalEvent::Names { request, names } => {
                 put_number(out, 9, *request);
                 out.push(names.len().min(MAX_NAMES) as u8);
@@ -346,6 +385,13 @@ impl LocalEvent {
                 request: reader.u32()?,
                 names: names(&mut reader)?,
             },
+            10 => LocalEvent::Sending {
+                request: reader.u32()?,
+                state: SendState::from_code(reader.u8()?)?,
+                taken: reader.u64()?,
+                stored: reader.u64()?,
+            },
+            11 => LocalEvent::Offered(ContentOffer::read(&mut reader)?),
             other => return Err(WireError::MessageType(other)),
         };
         reader.finish()?;
@@ -376,6 +422,7 @@ fn put_number(out: &mut Vec<u8>, kind: u8, number: u32) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Publish;
     use super::*;
     use proptest::prelude::*;
     use whimbrel_content::{Assembly, ChunkSize, ChunkTree, Offer, Proof};
@@ -601,7 +648,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_decode_or_are_refused(kind in 0u8..12, bytes in prop::collection::vec(any::<u8>(), 0..150)) {
+        fn any_bytes_decode_or_are_refused(kind in 0u8..19, bytes in prop::collection::vec(any::<u8>(), 0..150)) {
             let mut frame = vec![kind];
             frame.extend_from_slice(&bytes);
             let _ = LocalRequest::decode(&frame.clone().into());

@@ -4,6 +4,7 @@
 //! `docs/protocols/local.md`) and one in the same process (as values).
 
 mod codec;
+mod delivery;
 mod programs;
 mod version;
 
@@ -12,6 +13,7 @@ use whimbrel_content::Verified;
 use whimbrel_core::{Guid, GuidPrefix};
 
 use crate::wire::{ContentKind, ControlCode, Reliability, codes};
+pub use delivery::{AcceptOffer, ContentOffer, OfferId, OfferVerdict, SendContent, SendState};
 pub use programs::{Frame, Programs};
 pub use version::{LOCAL_VERSION, VersionMismatch, check_greeting, greeting};
 
@@ -99,6 +101,22 @@ pub enum LocalRequest {
         request: u32,
         /// A [`CallersChange`](crate::links::callers::CallersChange) as JSON, or empty.
         change: String,
+    },
+    /// Send a content to a receiver that has not requested it: `send(destination, content)` of
+    /// [MFTP §2].
+    Send(SendContent),
+    /// Tell this program of the contents that others send to this host without a request.
+    TakeOffers,
+    /// Receive an offered content.
+    Accept(AcceptOffer),
+    /// An offered content is received, or refused.
+    Settle {
+        /// Which offer.
+        id: OfferId,
+        /// The content.
+        content: Guid,
+        /// The decision.
+        verdict: OfferVerdict,
     },
     /// Request the contents with such names that the host's programs offer or fetch.
     Names {
@@ -225,6 +243,19 @@ pub enum LocalEvent {
         /// A JSON object.
         json: String,
     },
+    /// How far a sent content is.
+    Sending {
+        /// The request's number.
+        request: u32,
+        /// Its state.
+        state: SendState,
+        /// Bytes that the first router has taken.
+        taken: u64,
+        /// Of these, the bytes that routers store because the receiver is away.
+        stored: u64,
+    },
+    /// A content is offered.
+    Offered(ContentOffer),
     /// The names that begin so.
     Names {
         /// The request's number.

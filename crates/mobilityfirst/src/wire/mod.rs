@@ -32,6 +32,7 @@ pub(crate) use codes;
 mod control;
 mod echo;
 mod network;
+mod offer;
 mod ranges;
 mod transport;
 
@@ -43,6 +44,7 @@ pub use network::{
     Extensions, HOP_LIMIT, MAX_CARRIED_ADDRESSES, NETWORK_HEADER_LEN, NetworkHeader, ServiceId,
     UpperProtocol, VERSION,
 };
+pub use offer::{OfferTerms, OfferUse, SignedOffer};
 pub use ranges::{ChunkRanges, MAX_RANGES};
 pub use transport::{
     ContentKind, Data, DropReason, EXACT_SIZE, MAX_FILE_NAME, MAX_MESSAGE, Message, Notice,

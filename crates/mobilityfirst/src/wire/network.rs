@@ -2,7 +2,7 @@
 
 use whimbrel_core::Guid;
 
-use super::{Reader, WireError};
+use super::{Reader, SignedOffer, WireError};
 
 /// The version that this program writes and reads.
 pub const VERSION: u8 = 1;
@@ -16,6 +16,7 @@ const EXTENSION_VIA: u16 = 0x8002;
 const EXTENSION_LIFETIME: u16 = 0x0003;
 const EXTENSION_ADDRESSES: u16 = 0x0004;
 const EXTENSION_REQUEST: u16 = 0x0005;
+const EXTENSION_OFFER: u16 = 0x0006;
 /// Maximum of addresses that a chunk carries; further ones are left out.
 pub const MAX_CARRIED_ADDRESSES: usize = 8;
 
@@ -97,6 +98,8 @@ pub struct Extensions {
     /// The id of the request that this is, or that it answers or speaks of: drawn by the receiver, and
     /// known only to it and to the nodes on the way. What comes without it is not believed.
     pub request: Option<u64>,
+    /// With a chunk that its receiver has not requested: what its sender offers.
+    pub offer: Option<SignedOffer>,
     /// Unknown extensions, which are forwarded: type and value.
     unknown: Vec<(u16, Vec<u8>)>,
 }
@@ -169,6 +172,11 @@ impl NetworkHeader {
         }
         if let Some(request) = self.extensions.request {
             extend(EXTENSION_REQUEST, &request.to_be_bytes());
+        }
+        if let Some(offer) = &self.extensions.offer {
+            let mut value = Vec::with_capacity(SignedOffer::LEN);
+            offer.encode(&mut value);
+            extend(EXTENSION_OFFER, &value);
         }
         for (kind, value) in &self.extensions.unknown {
             extend(*kind, value);
@@ -272,6 +280,7 @@ impl Extensions {
                         .map_err(|_| WireError::Invalid("request id"))?;
                     extensions.request = Some(u64::from_be_bytes(bytes));
                 }
+                EXTENSION_OFFER => extensions.offer = Some(SignedOffer::decode(value)?),
                 kind if kind & CRITICAL != 0 => return Err(WireError::CriticalExtension(kind)),
                 kind => extensions.unknown.push((kind, value.to_vec())),
             }
@@ -282,11 +291,22 @@ impl Extensions {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::OfferUse;
     use super::*;
     use proptest::prelude::*;
+    use whimbrel_core::identity::{PublicKey, Signature};
 
     pub(crate) fn any_guid() -> impl Strategy<Value = Guid> {
         any::<[u8; 32]>().prop_map(Guid)
+    }
+
+    fn any_offer() -> impl Strategy<Value = SignedOffer> {
+        any::<u64>().prop_map(|issued_ms| SignedOffer {
+            proposed: OfferUse::Bundle,
+            issued_ms,
+            key: PublicKey([7; 32]),
+            signature: Signature([8; 64]),
+        })
     }
 
     prop_compose! {
@@ -295,14 +315,14 @@ pub(super) mod tests {
             guids in prop::collection::vec(any_guid(), 4),
             via in prop::option::of(any_guid()), lifetime_ms: Option<u32>,
             addresses in prop::collection::vec(any_guid(), 0..=MAX_CARRIED_ADDRESSES),
-            request: Option<u64>,
-            unknown in prop::collection::vec((6u16..0x8000, prop::collection::vec(any::<u8>(), 0..9)), 0..3),
+            request: Option<u64>, offer in prop::option::of(any_offer()),
+            unknown in prop::collection::vec((7u16..0x8000, prop::collection::vec(any::<u8>(), 0..9)), 0..3),
         ) -> NetworkHeader {
             NetworkHeader {
                 hop_limit, service: ServiceId(service),
                 upper: [UpperProtocol::Transport, UpperProtocol::Echo, UpperProtocol::Control][upper],
                 source: guids[0], source_address: guids[1], destination: guids[2], destination_address: guids[3],
-                extensions: Extensions { via, lifetime_ms, addresses, request, unknown },
+                extensions: Extensions { via, lifetime_ms, addresses, request, offer, unknown },
             }
         }
     }

@@ -223,6 +223,14 @@ pub enum DropReason {
     NotServed,
     /// The router uses no name service, and none of its hosts has announced the destination.
     NoNameService,
+    /// The receiver takes nothing of this sender, or takes nothing at all that it has not requested.
+    NotAccepted,
+    /// The content is longer than the receiver takes.
+    TooLong,
+    /// The receiver has no room for what it has not requested.
+    InboxFull,
+    /// The receiver cannot use what is offered.
+    Unusable,
 }
 
 codes!(DropReason, "drop reason", {
@@ -235,6 +243,10 @@ codes!(DropReason, "drop reason", {
     TooLarge = 6,
     NotServed = 7,
     NoNameService = 8,
+    NotAccepted = 9,
+    TooLong = 10,
+    InboxFull = 11,
+    Unusable = 12,
 });
 
 impl DropReason {
@@ -250,6 +262,10 @@ impl DropReason {
             DropReason::TooLarge => "too-large",
             DropReason::NotServed => "not-served",
             DropReason::NoNameService => "no-name-service",
+            DropReason::NotAccepted => "not-accepted",
+            DropReason::TooLong => "too-long",
+            DropReason::InboxFull => "inbox-full",
+            DropReason::Unusable => "unusable",
         }
     }
 }

@@ -7,13 +7,17 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use whimbrel_core::{
-    Machine, Medium, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time, WallClock,
+    Guid, Machine, Medium, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time, WallClock,
 };
 use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig};
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::host::{Host, HostConfig};
-use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, Publish, greeting};
+use whimbrel_mobilityfirst::local::{
+    AcceptOffer, ContentOffer, Get, LocalEvent, LocalRequest, OfferVerdict, Publish, SendContent,
+    SendState, greeting,
+};
 use whimbrel_mobilityfirst::router::{Router, RouterConfig, store::StoreLimits};
+use whimbrel_mobilityfirst::wire::{ContentKind, OfferUse};
 
 use crate::support::{self, no_records};
 
@@ -75,6 +79,10 @@ pub(crate) struct Program {
     pub(crate) failed: BTreeSet<u32>,
     /// Echoes that came back.
     pub(crate) pongs: usize,
+    /// What others offer, in the order in which it was told.
+    pub(crate) offers: Vec<ContentOffer>,
+    /// The last state of each content that it sends.
+    pub(crate) sending: BTreeMap<u32, SendState>,
 }
 
 impl Program {
@@ -109,6 +117,14 @@ impl Program {
             }
             LocalEvent::Pong { .. } => {
                 self.pongs += 1;
+                None
+            }
+            LocalEvent::Offered(offer) => {
+                self.offers.push(offer);
+                None
+            }
+            LocalEvent::Sending { request, state, .. } => {
+                self.sending.insert(request, state);
                 None
             }
             _ => None,
@@ -219,6 +235,19 @@ impl World {
         world.connect_router();
         world.run(Duration::from_secs(1));
         world
+    }
+
+    /// A host's interface goes, and nothing reaches it.
+    pub(crate) fn sleep(&mut self, host: usize) {
+        self.connected[host] = false;
+        self.hosts[host].handle_port(self.now, UPLINK, PortEvent::Down);
+    }
+
+    /// A host's interface comes again.
+    pub(crate) fn wake(&mut self, host: usize) {
+        self.connected[host] = true;
+        let up = PortEvent::Up(info(PortOrigin::Configured(0)));
+        self.hosts[host].handle_port(self.now, UPLINK, up);
     }
 
     fn connect_router(&mut self) {
@@ -350,6 +379,8 @@ impl World {
             complete: BTreeMap::new(),
             failed: BTreeSet::new(),
             pongs: 0,
+            offers: Vec::new(),
+            sending: BTreeMap::new(),
         });
         self.programs.len() - 1
     }
@@ -394,6 +425,60 @@ impl World {
         fetches.insert(request, content.clone());
         let get = LocalRequest::Get(get_request(request, content, in_order));
         self.say(program, &get);
+    }
+
+    /// A program sends a content to a host.
+    pub(crate) fn push(
+        &mut self,
+        program: usize,
+        request: u32,
+        content: &Content,
+        destination: Guid,
+    ) {
+        self.programs[program].serves.push(content.clone());
+        let send = LocalRequest::Send(SendContent {
+            request,
+            destination,
+            lifetime_ms: 0,
+            chunk_log2: CHUNK_LOG2,
+            proposed: OfferUse::File,
+            content: Publish {
+                content: content.name(),
+                content_len: content.bytes.len() as u64,
+                kind: ContentKind::File,
+                file_name: String::from("content"),
+            },
+        });
+        self.say(program, &send);
+    }
+
+    /// A program takes what is offered to its host.
+    pub(crate) fn take_offers(&mut self, program: usize) {
+        self.say(program, &LocalRequest::TakeOffers);
+    }
+
+    /// A program accepts an offer.
+    pub(crate) fn accept(
+        &mut self,
+        program: usize,
+        request: u32,
+        offer: &ContentOffer,
+        content: &Content,
+    ) {
+        let fetches = &mut self.programs[program].fetches;
+        fetches.insert(request, content.clone());
+        let (id, get) = (offer.id, get_request(request, content, false));
+        self.say(program, &LocalRequest::Accept(AcceptOffer { id, get }));
+    }
+
+    /// A program decides about an offer.
+    pub(crate) fn settle(&mut self, program: usize, offer: &ContentOffer, verdict: OfferVerdict) {
+        let settled = LocalRequest::Settle {
+            id: offer.id,
+            content: offer.content.content,
+            verdict,
+        };
+        self.say(program, &settled);
     }
 
     /// True if a program's request is complete.

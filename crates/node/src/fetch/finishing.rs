@@ -169,6 +169,9 @@ impl Fetch {
             Purpose::Whole if manner.is_folder => {
                 self.begin_folder(part, &transfer.assembly, &mut manner, &wanted, length)?;
             }
+            Purpose::Whole if self.unpacking.is_some() => {
+                self.unpack(part, &transfer.assembly, &mut manner, &wanted, length)?;
+            }
             Purpose::Whole => {
                 let place = wanted.place_of_file(&name_for(&manner.file_name, transfer.content));
                 self.progress.bytes = length;
@@ -285,6 +288,7 @@ impl Fetch {
                 Purpose::Member(job.entries)
             },
             sink: Sink::Part(part),
+            offered: None,
             unrecorded: false,
         }))
     }

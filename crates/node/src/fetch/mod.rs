@@ -11,6 +11,7 @@
 //! | `links` | what each link has brought |
 //! | `part`, `keeper` | its bytes on disk, and the record of them |
 //! | `folder`, `file_destination` | the files of a folder that are due, and the places of fetched content |
+//! | `unpacking` | a folder that has come as one content |
 //! | `tree`, `replacing` | the folder that is written to, and how a new version takes the place of an older one |
 
 mod file_destination;
@@ -25,8 +26,10 @@ mod session;
 mod transfer;
 mod tree;
 mod unannounced;
+mod unpacking;
 
 pub use links::{LinkBytes, LinkShare, link_bytes};
+pub use unpacking::Unpacking;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,7 +39,7 @@ use std::time::Duration;
 use serde::Serialize;
 use whimbrel_content::{ChunkSize, FolderError};
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::local::FailReason;
+use whimbrel_mobilityfirst::local::{FailReason, OfferId};
 
 use crate::local_client::{Attachment, LocalError};
 use crate::output::{Destination, OutputError};
@@ -62,6 +65,10 @@ pub struct FetchOptions {
     /// A folder at the output is an older version of the fetched one, which takes its place once it
     /// is whole. Entries that only the older one has stay.
     pub update: bool,
+    /// The offer by which the content comes, if it is not to be requested.
+    pub offered: Option<OfferId>,
+    /// The content is a folder as one: its files are written from it.
+    pub unpacking: Option<Unpacking>,
 }
 
 /// The progress of a fetch.
@@ -184,6 +191,9 @@ pub enum FetchError {
     /// The folder's list is invalid.
     #[error("the folder's list is not valid: {0}")]
     BadFolder(#[from] FolderError),
+    /// A folder's contents do not fit its list.
+    #[error("the folder's contents are not those that its list names")]
+    BadBundle,
     /// The content exceeds the limit.
     #[error("it is {length} bytes long, the limit is {limit}")]
     TooLong {

@@ -19,6 +19,7 @@ use super::pace::Pace;
 use super::part::{self, PartFile};
 use super::transfer::{Purpose, Sink, Transfer};
 use super::unannounced::Unannounced;
+use super::unpacking::Unpacking;
 use super::{FetchError, FetchOptions, Fetched, Progress, State};
 use crate::local_client::{Attachment, LocalError};
 use crate::output::{Destination, MadeFolder};
@@ -40,6 +41,8 @@ pub(super) struct Fetch {
     pub(super) loses_modes: bool,
     /// True if a folder takes the place of an older version.
     pub(super) update: bool,
+    /// The content is a folder as one.
+    pub(super) unpacking: Option<Unpacking>,
     /// The destination; `None` for a stream.
     pub(super) wanted: Option<FileDestination>,
     pub(super) _made: Option<MadeFolder>,
@@ -108,6 +111,7 @@ impl Fetch {
             manner,
             purpose: Purpose::Whole,
             sink,
+            offered: options.offered,
             unrecorded: false,
         };
         let now = Instant::now();
@@ -120,6 +124,7 @@ impl Fetch {
             limit,
             loses_modes: false,
             update,
+            unpacking: options.unpacking,
             wanted,
             _made: made,
             transfers: BTreeMap::from([(0, root)]),

@@ -196,6 +196,8 @@ impl Scene {
                 nack_timeout: None,
                 limit: self.limit,
                 update: self.update,
+                offered: None,
+                unpacking: None,
             };
             let mut attachment = Attachment::Once(Some(LocalClient::over(ours).unwrap()));
             let fetched = fetch(&mut attachment, options, stop, &mut |_| {});
@@ -430,6 +432,8 @@ fn asking_to_stop_keeps_what_has_come_and_patience_has_an_end() {
         nack_timeout: None,
         limit: Some(1 << 40),
         update: false,
+        offered: None,
+        unpacking: None,
     };
     let mut silent = Attachment::Once(Some(LocalClient::over(ours).unwrap()));
     let late = fetch(&mut silent, options, &AtomicBool::new(false), &mut |_| {});

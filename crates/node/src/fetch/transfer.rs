@@ -4,7 +4,7 @@ use bytes::Bytes;
 use whimbrel_content::{Assembly, ChunkSize, Offer, Proof, Refusal, Verified};
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::chunk_size::asked;
-use whimbrel_mobilityfirst::local::{Get, LocalChunk, LocalRequest};
+use whimbrel_mobilityfirst::local::{AcceptOffer, Get, LocalChunk, LocalRequest, OfferId};
 use whimbrel_mobilityfirst::wire::Reliability;
 
 use super::FetchError;
@@ -39,6 +39,8 @@ pub(super) struct Transfer {
     pub(super) manner: Option<Manner>,
     pub(super) purpose: Purpose,
     pub(super) sink: Sink,
+    /// The offer by which it comes, if it is not to be requested.
+    pub(super) offered: Option<OfferId>,
     /// True if anything was committed since the last record.
     pub(super) unrecorded: bool,
 }
@@ -52,7 +54,7 @@ impl Transfer {
         nack_timeout_ms: u32,
     ) -> LocalRequest {
         let begun = self.assembly.verified_bytes() > 0;
-        LocalRequest::Get(Get {
+        let get = Get {
             request,
             content: self.content,
             chunk_log2: asked(chunk_size),
@@ -65,7 +67,11 @@ impl Transfer {
             } else {
                 Bytes::new()
             },
-        })
+        };
+        match self.offered {
+            Some(id) => LocalRequest::Accept(AcceptOffer { id, get }),
+            None => LocalRequest::Get(get),
+        }
     }
 
     /// Verifies a chunk if necessary, and writes it. Returns the number of new bytes.

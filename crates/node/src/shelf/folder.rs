@@ -265,7 +265,7 @@ fn modified_of(metadata: &Metadata) -> Modified {
     }
 }
 
-fn tree_of(bytes: &[u8]) -> ChunkTree {
+pub(super) fn tree_of(bytes: &[u8]) -> ChunkTree {
     ChunkTree::from_reader(bytes, ChunkSize::GROUP, &mut |_| {}).expect("memory can be read")
 }
 

@@ -9,7 +9,10 @@ use super::Downloads;
 use super::one::{Download, Held};
 use crate::local::{LocalChunk, TransferState};
 use crate::room::Room;
-use crate::wire::{ChunkRanges, Data, NetworkHeader, Reliability, Request, ServiceId, Transport};
+use crate::wire::{
+    ChunkRanges, Data, DropReason, NetworkHeader, Notice, Reliability, Request, ServiceId,
+    Transport,
+};
 
 /// An arrived chunk.
 struct Arrived<'a> {
@@ -134,6 +137,10 @@ impl Downloads {
         let passes = download.takes(u64::from(data.index) << data.chunk_log2) && is_ready(app);
         if !passes && !self.shares.admits(app, &download.share, room.packets()) {
             effects.counters.drop("program-too-slow");
+            if download.is_unrequested() {
+                // Its source sends it again later: a request to stop would empty the storage of routers.
+                self.give_back(arrived.header, data, effects);
+            }
             self.note_overflow(id, asked, effects);
             return Taken::Not;
         }
@@ -206,6 +213,24 @@ impl Downloads {
         }
         self.hand_over(id, effects);
         self.refill(app, effects);
+    }
+
+    /// There is no room for a chunk that was not requested: its source is told as by a full storage.
+    fn give_back(&self, header: &NetworkHeader, data: &Data, effects: &mut Effects) {
+        let notice = Notice {
+            content: data.content,
+            source: header.source,
+            destination: header.destination,
+            chunks: ChunkRanges::from(data.index..data.index.saturating_add(1)),
+            stored: 0,
+            limit: 0,
+        };
+        let (service, at) = (
+            ServiceId::DELAY_TOLERANT,
+            (header.source, header.source_address),
+        );
+        let dropped = Transport::Drop(notice, DropReason::FlowLimit);
+        effects.send_about(header.extensions.request, service, at, dropped);
     }
 
     fn acknowledge(&mut self, header: &NetworkHeader, data: &Data, effects: &mut Effects) {

@@ -50,7 +50,8 @@ impl Downloads {
         let (content, patience) = (download.content, download.patience());
         let request_id = Some(download.request_id);
         // A source that has not answered two NACKs may be gone; another holder may answer.
-        let source = download.source.filter(|_| download.attempts <= 2);
+        let is_sent = download.is_unrequested();
+        let source = (download.source).filter(|_| download.attempts <= 2 || is_sent);
         match source {
             Some((source, address)) => {
                 effects.counters.nacks_sent += 1;
@@ -59,7 +60,7 @@ impl Downloads {
             }
             None => {
                 effects.counters.requests_sent += 1;
-                let (service, to) = match download.caller {
+                let (service, to) = match download.caller() {
                     Some(caller) => (ServiceId::DELAY_TOLERANT, caller),
                     None => {
                         let service = ServiceId::CONTENT_REQUEST.with(ServiceId::DELAY_TOLERANT);
@@ -277,6 +278,11 @@ impl Downloads {
         let Some(download) = self.by_id.get_mut(&id) else {
             return;
         };
+        // Its sender alone has it, and may come back.
+        if download.is_unrequested() && reason != DropReason::TooLarge {
+            download.absent_since.get_or_insert(now);
+            return;
+        }
         let begun = download.last_arrival.is_some() || download.assembly.verified_bytes() > 0;
         match reason {
             // Only this host's own router has asked the name service on its behalf. Anyone else who
@@ -400,7 +406,7 @@ impl Downloads {
     /// Returns the downloads that the uplink matters to.
     fn by_uplink(&self) -> Vec<u64> {
         let all = self.by_id.iter();
-        let all = all.filter(|(_, download)| download.caller.is_none());
+        let all = all.filter(|(_, download)| download.caller().is_none());
         all.map(|(id, _)| *id).collect()
     }
 }

@@ -19,6 +19,9 @@ impl Downloads {
             return;
         };
         let half = self.shares.limit(download.app) / 2 / download.chunk_packets;
+        if download.is_unrequested() {
+            return;
+        }
         let outgrown = download.under_way.count() > half.max(1);
         match download.window {
             Some(window) if !outgrown => {

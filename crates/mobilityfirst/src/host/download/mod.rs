@@ -25,7 +25,7 @@ use super::shares::Shares;
 use super::status::DownloadStatus;
 use super::{App, Timer};
 use crate::chunk_size::Path;
-use crate::local::{FailReason, Get, LocalEvent, TransferState};
+use crate::local::{AcceptOffer, FailReason, Get, LocalEvent, OfferId, TransferState};
 use crate::wire::EXACT_SIZE;
 use one::Download;
 
@@ -38,6 +38,17 @@ const MAX_REPORTED: usize = 64;
 const MAX_CALLERS: usize = 1024;
 /// Bound of the contents remembered as fetched a moment ago.
 const MAX_ENDED: usize = 1024;
+
+/// Where the chunks of a download come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::host) enum Provenance {
+    /// Any holder of the content, as the network chooses.
+    Holder,
+    /// The inbound peer of this name alone.
+    Caller(Guid),
+    /// The sender of this offer alone, which sends them without a request.
+    Sender(OfferId),
+}
 
 /// Bounds of a host's downloads.
 #[derive(Clone, Copy, Debug)]
@@ -125,9 +136,16 @@ impl Downloads {
         ids.any(|id| self.request_id(*id) == request_id)
     }
 
+    /// Returns true if an accepted content of this sender is on its way.
+    pub(in crate::host) fn receives_from(&self, sender: &Guid) -> bool {
+        let is_from =
+            |it: &Download| matches!(it.provenance, Provenance::Sender(id) if id.sender == *sender);
+        self.by_id.values().any(is_from)
+    }
+
     /// Returns the inbound peer that a download asks.
     pub(in crate::host) fn caller_of(&self, id: u64) -> Option<Guid> {
-        self.by_id.get(&id).and_then(|download| download.caller)
+        self.by_id.get(&id).and_then(Download::caller)
     }
 
     /// Returns true for an inbound peer that a download asks, or has asked.
@@ -196,6 +214,66 @@ impl Downloads {
         uplink: &Uplink,
         effects: &mut Effects,
     ) {
+        let Some(id) = self.open_download(now, app, &get, effects) else {
+            return;
+        };
+        if let (Some(caller), Some(download)) = (caller, self.by_id.get_mut(&id)) {
+            self.callers.insert(caller, ());
+            download.provenance = Provenance::Caller(caller);
+        }
+        if !self.finish_if_done(id, effects) {
+            self.ask(now, id, uplink, effects);
+        }
+    }
+
+    /// Begins the download of a content whose chunks come without a request. The source is asked for
+    /// what an earlier run of the program has left out.
+    pub(in crate::host) fn accept_download(
+        &mut self,
+        now: Time,
+        app: App,
+        AcceptOffer { id: from, get }: &AcceptOffer,
+        uplink: &Uplink,
+        effects: &mut Effects,
+    ) {
+        // A program that has come again takes the place of its earlier run.
+        for id in self.ids_of(&get.content) {
+            let earlier = self.by_id.get(&id);
+            if earlier.is_some_and(|it| it.provenance == Provenance::Sender(*from))
+                && let Some(earlier) = self.end_download(id, effects)
+            {
+                let (request, reason) = (earlier.request, FailReason::Busy);
+                effects.tell(earlier.app, LocalEvent::Failed { request, reason });
+            }
+        }
+        let Some(id) = self.open_download(now, app, get, effects) else {
+            return;
+        };
+        let Some(download) = self.by_id.get_mut(&id) else {
+            return;
+        };
+        download.request_id = from.number;
+        download.provenance = Provenance::Sender(*from);
+        download.source = Some((from.sender, Guid::NONE));
+        download.asked_at = Some(now);
+        let patience = download.patience();
+        if self.finish_if_done(id, effects) {
+            return;
+        }
+        match get.resume.is_empty() {
+            true => effects.set(Timer::Download(id), now + patience),
+            false => self.ask(now, id, uplink, effects),
+        }
+    }
+
+    /// Adds a download for a request of a program. Returns `None` if it is refused.
+    fn open_download(
+        &mut self,
+        now: Time,
+        app: App,
+        get: &Get,
+        effects: &mut Effects,
+    ) -> Option<u64> {
         let request = get.request;
         let assembly = if get.resume.is_empty() {
             Some(Assembly::new(get.content, self.limits.content))
@@ -204,35 +282,18 @@ impl Downloads {
                 .ok()
                 .filter(|assembly| assembly.root() == get.content)
         };
-        let (Some(assembly), Some(chunk_size)) =
-            (assembly, ChunkSize::from_code(get.chunk_log2 & !EXACT_SIZE))
-        else {
-            return effects.tell(
-                app,
-                LocalEvent::Failed {
-                    request,
-                    reason: FailReason::Invalid,
-                },
-            );
+        let chunk_size = ChunkSize::from_code(get.chunk_log2 & !EXACT_SIZE);
+        let is_new = self.find(app, request).is_none();
+        let wanted = assembly.zip(chunk_size).filter(|_| is_new);
+        let (reason, wanted) = match wanted {
+            None => (FailReason::Invalid, None),
+            Some(_) if self.len() >= self.limits.transfers => (FailReason::Busy, None),
+            wanted => (FailReason::Invalid, wanted),
         };
-        if self.find(app, request).is_some() {
-            return effects.tell(
-                app,
-                LocalEvent::Failed {
-                    request,
-                    reason: FailReason::Invalid,
-                },
-            );
-        }
-        if self.len() >= self.limits.transfers {
-            return effects.tell(
-                app,
-                LocalEvent::Failed {
-                    request,
-                    reason: FailReason::Busy,
-                },
-            );
-        }
+        let Some((assembly, chunk_size)) = wanted else {
+            effects.tell(app, LocalEvent::Failed { request, reason });
+            return None;
+        };
         let nack_timeout = match get.nack_timeout_ms {
             0 => self.limits.nack_timeout,
             ms => Duration::from_millis(ms.into()),
@@ -245,18 +306,12 @@ impl Downloads {
             chunk_size = rest_of(&assembly).affords(chunk_size);
         }
         let share = self.shares.open(app);
-        let mut download = Download::new(now, app, &get, assembly, chunk_size, nack_timeout, share);
+        let mut download = Download::new(now, app, get, assembly, chunk_size, nack_timeout, share);
         download.request_id = core::hash::BuildHasher::hash_one(&self.draw, id);
         download.again = self.was_here(now, &get.content);
-        download.caller = caller;
-        if let Some(caller) = caller {
-            self.callers.insert(caller, ());
-        }
         self.by_content.entry(get.content).or_default().insert(id);
         self.by_id.insert(id, download);
-        if !self.finish_if_done(id, effects) {
-            self.ask(now, id, uplink, effects);
-        }
+        Some(id)
     }
 
     fn set_state(&mut self, id: u64, state: TransferState, effects: &mut Effects) {
@@ -318,7 +373,9 @@ impl Downloads {
         let Some(download) = self.end_download(id, effects) else {
             return;
         };
-        let wanted_by_others = self.by_content.contains_key(&download.content);
+        // What was sent without a request waits for another run of the program.
+        let wanted_by_others =
+            self.by_content.contains_key(&download.content) || download.is_unrequested();
         if let Some((source, address)) = download.source.filter(|_| !wanted_by_others) {
             let about = (download.content, download.chunk_size.code());
             let at = (source, address);

@@ -11,6 +11,7 @@ use super::super::App;
 use super::super::effects::Uplink;
 use super::super::shares::{Load, Share};
 use super::super::status::DownloadStatus;
+use super::Provenance;
 use crate::local::{Get, LocalChunk, TransferState};
 use crate::wire::{ChunkRanges, EXACT_SIZE, MAX_RANGES, Reliability};
 
@@ -40,8 +41,7 @@ pub(super) struct Download {
     // The id that its requests carry in the network.
     pub(super) request_id: u64,
     pub(super) content: Guid,
-    // The inbound peer that is asked, in place of the network.
-    pub(super) caller: Option<Guid>,
+    pub(super) provenance: Provenance,
     pub(super) chunk_size: ChunkSize,
     // Chunks are to have this size whatever the path affords.
     pub(super) is_exact: bool,
@@ -112,7 +112,7 @@ impl Download {
             request: get.request,
             request_id: 0,
             content: get.content,
-            caller: None,
+            provenance: Provenance::Holder,
             chunk_size,
             is_exact: get.chunk_log2 & EXACT_SIZE != 0,
             in_order: get.in_order,
@@ -145,6 +145,19 @@ impl Download {
             hedges: 0,
             interval: Duration::ZERO,
         }
+    }
+
+    /// Returns the inbound peer that is asked, in place of the network.
+    pub(super) fn caller(&self) -> Option<Guid> {
+        match self.provenance {
+            Provenance::Caller(caller) => Some(caller),
+            _ => None,
+        }
+    }
+
+    /// Returns true if its chunks are sent without a request.
+    pub(super) fn is_unrequested(&self) -> bool {
+        matches!(self.provenance, Provenance::Sender(_))
     }
 
     /// Returns the chunks to ask for: all that are missing, as far as one message can name them.

@@ -2,6 +2,7 @@
 
 mod one;
 mod reading;
+mod sending;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -10,9 +11,10 @@ use std::collections::BTreeMap;
 
 use core::time::Duration;
 use whimbrel_content::ChunkSize;
-use whimbrel_core::{Guid, Time};
+use whimbrel_core::{Guid, KeyedState, SeededRng, Time};
 
 use one::Upload;
+pub(super) use sending::{Pushed, Unrequested};
 use turns::{Client, Turns};
 
 use super::catalogue::{Catalogue, Offer};
@@ -54,6 +56,8 @@ pub(super) struct Ready {
     pub(super) multihoming: bool,
     /// Bytes that are to follow.
     pub(super) more: u64,
+    /// The client has not requested it.
+    pub(super) unrequested: Option<Unrequested>,
 }
 
 /// An upload: a content, its receiver, and the way to it.
@@ -99,6 +103,9 @@ struct Reader {
 pub(super) struct Uploads {
     // The host's GUID.
     guid: Guid,
+    // Draws the ids of what is sent without a request, and their number.
+    draw: KeyedState,
+    pushes: u64,
     // Bound of the contents that are sent to others at one time.
     max_transfers: usize,
     catalogue: Catalogue,
@@ -116,9 +123,11 @@ pub(super) struct Uploads {
 }
 
 impl Uploads {
-    pub(super) fn new(guid: Guid, max_transfers: usize) -> Uploads {
+    pub(super) fn new(guid: Guid, max_transfers: usize, rng: &mut SeededRng) -> Uploads {
         Uploads {
             guid,
+            draw: KeyedState::new(rng),
+            pushes: 0,
             max_transfers,
             catalogue: Catalogue::default(),
             by_key: BTreeMap::new(),
@@ -170,6 +179,7 @@ impl Uploads {
             .map(|(_, read)| read)
             .collect();
         self.readers.remove(&app);
+        self.forget_pushes_of(app);
         self.redistribute(app);
         unread
             .into_iter()
@@ -196,6 +206,7 @@ impl Uploads {
             return self.refuse(key, header, &request, DropReason::NotServed, effects);
         };
         if request.chunks.is_empty() {
+            self.end_refused(&key, DropReason::NotAccepted, effects);
             self.by_key.remove(&key);
             return;
         }
@@ -209,21 +220,21 @@ impl Uploads {
             .count(offer.publish.content_len)
             .min(u32::MAX.into()) as u32;
         let mut wanted = request.chunks.intersection(&ChunkRanges::from(0..count));
-        if self
-            .by_key
-            .get(&key)
-            .is_some_and(|upload| upload.chunk_size != chunk_size)
-        {
-            self.by_key.remove(&key);
-        }
+        let resized = |_: &Key, upload: &mut Upload| upload.chunk_size != chunk_size;
+        let before = self.by_key.extract_if(key..=key, resized).next();
+        let push = before.and_then(|(_, upload)| upload.push);
         let is_new = !self.by_key.contains_key(&key);
-        if is_new && !self.make_room(now, key.receiver()) {
+        if is_new && push.is_none() && !self.make_room(now, key.receiver()) {
             return effects.counters.drop("too-many-uploads");
         }
         let upload = self
             .by_key
             .entry(key)
             .or_insert_with(|| Upload::new(&request, chunk_size, header.source_address, now));
+        if let Some(mut push) = push {
+            push.note_new_size(count, &wanted);
+            upload.push = Some(push);
+        }
         upload.client_address = header.source_address;
         upload.note_request(header.extensions.request);
         upload.multihoming = header.service.has(ServiceId::MULTIHOMING);
@@ -313,7 +324,8 @@ impl Uploads {
 
     fn forget_idle(&mut self, now: Time) {
         self.by_key.retain(|_, upload| {
-            now.since(upload.last_use) < if upload.is_busy() { IDLE * 12 } else { IDLE }
+            upload.push.is_some()
+                || now.since(upload.last_use) < if upload.is_busy() { IDLE * 12 } else { IDLE }
         });
     }
 
@@ -380,6 +392,9 @@ impl Uploads {
         {
             upload.note_delivered(now, data.index);
             upload.repeat_guard = repeat_guard;
+            if let Some(push) = &mut upload.push {
+                push.note_taken(now, data.index);
+            }
         }
     }
 
@@ -428,7 +443,13 @@ impl Uploads {
         self.turns.rename(|key| (key.way != way).then_some(key));
     }
 
-    pub(super) fn handle_ack(&mut self, way: Way, header: &NetworkHeader, ack: &Request) {
+    pub(super) fn handle_ack(
+        &mut self,
+        way: Way,
+        header: &NetworkHeader,
+        ack: &Request,
+        effects: &mut Effects,
+    ) {
         let key = Key {
             content: ack.content,
             client: header.source,
@@ -438,6 +459,9 @@ impl Uploads {
             upload
                 .unconfirmed
                 .retain(|index, _| !ack.chunks.contains(*index));
+            if upload.is_about(header.extensions.request) {
+                self.note_confirmed(&key, &ack.chunks, effects);
+            }
         }
     }
 
@@ -509,23 +533,39 @@ impl Uploads {
             return effects.counters.drop("wrong-request-id");
         }
         if reason == DropReason::TooLarge {
-            return self.tell_too_large(key, effects);
+            return self.tell_too_large(now, key, effects);
         }
+        if self.end_refused(&key, reason, effects) {
+            return;
+        }
+        let Some(upload) = self.by_key.get_mut(&key) else {
+            return;
+        };
         let count = upload.chunk_size.count(content_len).min(u32::MAX.into()) as u32;
         let chunks = notice.chunks.intersection(&ChunkRanges::from(0..count));
         for stored in upload.stored.values_mut() {
             stored.subtract(&chunks);
         }
         upload.pending.union(&chunks);
+        if let Some(push) = &mut upload.push {
+            push.note_dropped(&chunks);
+        }
         upload.pause(now);
         let again = upload.paused_until;
         self.take_turn(key);
         effects.set_earlier(Timer::Uploads, again);
     }
 
-    pub(super) fn upload_too_large(&mut self, way: Way, chunk: &Chunk, effects: &mut Effects) {
+    pub(super) fn upload_too_large(
+        &mut self,
+        now: Time,
+        way: Way,
+        chunk: &Chunk,
+        effects: &mut Effects,
+    ) {
         if let Some(data) = chunk.data() {
             self.tell_too_large(
+                now,
                 Key {
                     content: data.content,
                     client: chunk.header.destination,
@@ -536,8 +576,12 @@ impl Uploads {
         }
     }
 
-    /// Tells the client, which chooses the chunk size, that a hop does not carry it.
-    fn tell_too_large(&mut self, key: Key, effects: &mut Effects) {
+    /// Tells the client, which chooses the chunk size, that a hop does not carry it. The size of what it
+    /// has not requested is the sender's choice.
+    fn tell_too_large(&mut self, now: Time, key: Key, effects: &mut Effects) {
+        if self.shrink_push(now, &key) {
+            return self.take_turn(key);
+        }
         if let Some(upload) = self.by_key.remove(&key) {
             let (address, request_id) = (upload.client_address, upload.request_id());
             self.tell_client(key, address, request_id, DropReason::TooLarge, effects);
@@ -548,6 +592,7 @@ impl Uploads {
     pub(super) fn check_uploads(&mut self, now: Time, effects: &mut Effects) {
         self.forget_idle(now);
         self.check_reads(now, effects);
+        self.report_pushes(now, effects);
         let mut next = None;
         let mut due = Vec::new();
         for (key, upload) in &mut self.by_key {

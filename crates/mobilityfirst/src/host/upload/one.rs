@@ -7,6 +7,7 @@ use whimbrel_content::ChunkSize;
 use whimbrel_core::{Guid, Time};
 
 use super::MAX_PAUSE;
+use super::sending::SentContent;
 use crate::taken::MIN_GUARD;
 use crate::wire::{ChunkRanges, Reliability, Request};
 
@@ -37,6 +38,8 @@ pub(super) struct Upload {
     pub(super) paused_until: Time,
     pub(super) pauses: u32,
     pub(super) last_use: Time,
+    // If the client has not requested it.
+    pub(super) push: Option<SentContent>,
 }
 
 impl Upload {
@@ -62,6 +65,7 @@ impl Upload {
             paused_until: Time::ZERO,
             pauses: 0,
             last_use: now,
+            push: None,
         }
     }
 
@@ -134,7 +138,7 @@ impl Upload {
     }
 
     pub(super) fn is_busy(&self) -> bool {
-        !self.pending.is_empty() || !self.unconfirmed.is_empty()
+        !self.pending.is_empty() || !self.unconfirmed.is_empty() || self.push.is_some()
     }
 
     pub(super) fn next(&mut self) -> Option<u32> {

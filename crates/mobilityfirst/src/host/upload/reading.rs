@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use whimbrel_core::{Guid, Time};
 
+use super::sending::SentContent;
 use super::{Key, MAX_READS, READ_PATIENCE, Read, Reader, Ready, Uploads};
 use crate::host::effects::Effects;
 use crate::host::holds::Ahead;
@@ -223,6 +224,7 @@ impl Uploads {
             request_id: upload.request_id(),
             multihoming: upload.multihoming,
             more: upload.pending.count() << upload.chunk_size.code(),
+            unrequested: upload.push.as_ref().map(SentContent::unrequested),
         })
     }
 

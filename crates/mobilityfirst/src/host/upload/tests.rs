@@ -29,7 +29,7 @@ fn ask(uploads: &mut Uploads, effects: &mut Effects, client: u8, way: Way, count
 
 #[test]
 fn a_client_that_asks_for_everything_leaves_uploads_to_others() {
-    let mut uploads = Uploads::new(Guid([200; 32]), 64);
+    let mut uploads = Uploads::new(Guid([200; 32]), 64, &mut SeededRng::new(1));
     let mut effects = Effects::default();
     for content in 1..=100 {
         let publish = Publish {
@@ -52,7 +52,7 @@ fn a_client_that_asks_for_everything_leaves_uploads_to_others() {
 /// Whoever knows the id of a request can send notices of a proxy in any name.
 #[test]
 fn notices_of_any_number_of_proxies_take_a_bounded_memory() {
-    let mut uploads = Uploads::new(Guid([200; 32]), 64);
+    let mut uploads = Uploads::new(Guid([200; 32]), 64, &mut SeededRng::new(1));
     let mut effects = Effects::default();
     let (content, client) = (Guid([1; 32]), Guid([7; 32]));
     let publish = Publish {

@@ -1,0 +1,354 @@
+//! `push` and `message`.
+
+use std::io::{IsTerminal, Read, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use whimbrel_content::ChunkSize;
+use whimbrel_core::Guid;
+use whimbrel_core::units::{ByteSize, Span};
+use whimbrel_mobilityfirst::local::SendState;
+use whimbrel_mobilityfirst::wire::{MAX_MESSAGE, OfferUse};
+use whimbrel_node::place::Places;
+use whimbrel_node::push::{PushError, PushEvent, PushItem, PushOptions, PushProgress, push};
+use whimbrel_node::shelf::Shelf;
+use whimbrel_node::wait::Wait;
+
+use super::access::{no_host, reach};
+use super::serve::shelve;
+use super::waiting::ToldWait;
+use super::{Outcome, json_line, out, stop_flag};
+use crate::arguments::HostAccess;
+use crate::exit::{self, Exit, Failure};
+use crate::logging::{note, one_line, path_line, say, say_plainly, shows_progress};
+use crate::progress;
+
+/// What `push` and `message` have in common.
+#[derive(Args, Debug)]
+pub(crate) struct PushArguments {
+    /// The receiver: the name of a host, as its `whimbrel inbox` prints it
+    #[arg(long, value_name = "NAME")]
+    to: Guid,
+    /// Wait until the receiver has it; by default the command ends when the network has taken everything
+    #[arg(long)]
+    wait: bool,
+    /// Give up after this long, as "30 s"; by default it waits for ever
+    #[arg(long, value_name = "DURATION", value_parser = Span::with_unit)]
+    timeout: Option<Span>,
+    /// How long a router may store it while the receiver is away, as "2 h"; by default as long as the router
+    /// stores
+    #[arg(long, value_name = "DURATION", value_parser = Span::with_unit)]
+    lifetime: Option<Span>,
+    #[command(flatten)]
+    access: HostAccess,
+    /// Print lines of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// `push`.
+#[derive(Args, Debug)]
+#[command(after_help = format!("Example:\n  whimbrel push --to 6b1e...c2 --router 192.0.2.1:4711 log.txt\n\nThe receiver need not be reachable: routers store \
+    what it cannot get now. It takes what its `whimbrel inbox` allows.\n\n{}", exit::HELP))]
+pub(crate) struct PushCommand {
+    /// Files and folders; - is standard input
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// The name that the receiver is told, in place of the file's or folder's own
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Send in chunks of this size, a power of two from 16 KiB to 4 MiB; by default as large as the path
+    /// affords, up to 1 MiB
+    #[arg(long, value_name = "SIZE")]
+    chunk_size: Option<ByteSize>,
+    #[command(flatten)]
+    sending: PushArguments,
+}
+
+/// `message`.
+#[derive(Args, Debug)]
+#[command(after_help = format!("Example:\n  whimbrel message --to 6b1e...c2 --router 192.0.2.1:4711 'on my way'\n\n{}", exit::HELP))]
+pub(crate) struct MessageArguments {
+    /// The text, at most 32 KiB; by default it is read from standard input
+    text: Option<String>,
+    #[command(flatten)]
+    sending: PushArguments,
+}
+
+pub(crate) fn run(arguments: PushCommand) -> Outcome {
+    let stop = stop_flag()?;
+    let sending = &arguments.sending;
+    if arguments.name.is_some() && arguments.paths.len() > 1 {
+        let text = "--name is the name of one file: run a command for each";
+        return Err(Failure::new(Exit::Usage, text));
+    }
+    let chunk_size = arguments
+        .chunk_size
+        .map(|size| ChunkSize::from_bytes(size.0))
+        .transpose()
+        .map_err(|error| Failure::new(Exit::Usage, format!("--chunk-size: {error}")))?;
+    // Detects a missing daemon before hashing for an hour.
+    let mut access = reach(&sending.access, Vec::new())?;
+    let mut shelf = Shelf::new(Some(Places::of_this_user().cache.join("trees")));
+    let mut items = Vec::new();
+    // Standard input, which is read once and may be read again by chunk.
+    let mut spooled = Vec::new();
+    for path in &arguments.paths {
+        let from_stdin = path.as_os_str() == "-";
+        let spool = from_stdin.then(spool).transpose()?;
+        let source = spool.as_ref().map_or(path.as_path(), |file| file.path());
+        let shelved = shelve(&mut shelf, source, sending.json)?;
+        for skipped in &shelved.skipped {
+            note(&format!("skipped {:?}: {}", skipped.path, skipped.why));
+        }
+        let name = match (&arguments.name, from_stdin) {
+            (Some(name), _) => Some(name.as_str()),
+            (None, true) => Some("stdin"),
+            (None, false) => None,
+        };
+        if let Some(name) = name {
+            shelf.rename(&shelved.name, name);
+        }
+        let item = match source.is_dir() {
+            true => PushItem {
+                content: shelf.bundle(&shelved.name, source, &mut |_, _| {})?,
+                proposed: OfferUse::Bundle,
+            },
+            false => PushItem {
+                content: shelved.name,
+                proposed: OfferUse::File,
+            },
+        };
+        items.push((item, path_line(path)));
+        spooled.extend(spool);
+    }
+    deliver(&mut access, &shelf, &items, sending, chunk_size, &stop)
+}
+
+pub(crate) fn message(arguments: MessageArguments) -> Outcome {
+    let stop = stop_flag()?;
+    let text = match arguments.text {
+        Some(text) => text.into_bytes(),
+        None => typed()?,
+    };
+    if text.is_empty() || text.len() > MAX_MESSAGE {
+        let text = format!(
+            "a message has 1 to {MAX_MESSAGE} bytes, this one has {}; `whimbrel push` sends files",
+            text.len()
+        );
+        return Err(Failure::new(Exit::Usage, text));
+    }
+    let mut access = reach(&arguments.sending.access, Vec::new())?;
+    let mut shelf = Shelf::new(None);
+    let item = PushItem {
+        content: shelf.add_bytes(text.into(), ""),
+        proposed: OfferUse::Note,
+    };
+    let items = [(item, "the message".to_owned())];
+    deliver(&mut access, &shelf, &items, &arguments.sending, None, &stop)
+}
+
+/// Reads standard input into a file that goes with the process.
+fn spool() -> Result<tempfile::NamedTempFile, Failure> {
+    let mut file = tempfile::NamedTempFile::new()?;
+    std::io::copy(&mut std::io::stdin().lock(), &mut file)?;
+    file.flush()?;
+    Ok(file)
+}
+
+fn typed() -> Result<Vec<u8>, Failure> {
+    let input = std::io::stdin();
+    if input.is_terminal() {
+        say_plainly("message, until Ctrl-D:\n");
+    }
+    let mut text = Vec::new();
+    let most = MAX_MESSAGE as u64 + 1;
+    input.lock().take(most).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+fn deliver(
+    access: &mut super::access::Access,
+    shelf: &Shelf,
+    items: &[(PushItem, String)],
+    sending: &PushArguments,
+    chunk_size: Option<ChunkSize>,
+    stop: &std::sync::atomic::AtomicBool,
+) -> Outcome {
+    let options = PushOptions {
+        destination: sending.to,
+        lifetime: sending.lifetime.map(|span| span.0),
+        chunk_size,
+        until_delivered: sending.wait,
+        timeout: sending.timeout.map(|span| span.0),
+    };
+    let mut report = PushReport::new(items, shelf, sending.json);
+    let contents: Vec<PushItem> = items.iter().map(|(item, _)| *item).collect();
+    let mut observe = |event: PushEvent| report.tell(event);
+    let outcome = push(
+        &mut access.attachment,
+        shelf,
+        &contents,
+        &options,
+        stop,
+        &mut observe,
+    );
+    report.bar.finish_and_clear();
+    match outcome {
+        Ok(outcome) => report.end(&outcome),
+        Err(PushError::Host(error)) => Err(no_host(error)),
+        Err(error @ PushError::OldDaemon) => Err(Failure::new(Exit::NoDaemon, error)),
+        Err(PushError::Interrupted) => Err(Failure::new(
+            Exit::Interrupted,
+            "interrupted; what the network has taken is delivered, the rest is not",
+        )),
+        Err(error @ PushError::TimedOut(_)) => {
+            let wait = report.told_wait.wait();
+            let wait = wait.map_or(String::new(), |wait| format!(": {wait}"));
+            Err(Failure::new(Exit::TimedOut, format!("{error}{wait}")))
+        }
+    }
+}
+
+/// What the user, or a program, sees of a push.
+struct PushReport<'a> {
+    json: bool,
+    items: &'a [(PushItem, String)],
+    lengths: Vec<u64>,
+    taken: Vec<u64>,
+    bar: ProgressBar,
+    told_wait: ToldWait,
+}
+
+impl PushReport<'_> {
+    fn new<'a>(items: &'a [(PushItem, String)], shelf: &Shelf, json: bool) -> PushReport<'a> {
+        let length = |(item, _): &(PushItem, String)| {
+            let content = shelf.publish(&item.content);
+            content.map_or(0, |content| content.content_len)
+        };
+        let lengths: Vec<u64> = items.iter().map(length).collect();
+        let bar = progress::bar(!json, 4);
+        let style = ProgressStyle::with_template(
+            "{spinner} {bytes} of {total_bytes} taken by the network; {msg}",
+        );
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_length(lengths.iter().sum());
+        PushReport {
+            json,
+            items,
+            taken: vec![0; lengths.len()],
+            lengths,
+            bar,
+            told_wait: ToldWait::default(),
+        }
+    }
+
+    fn place(&self, content: &Guid) -> Option<usize> {
+        let mut items = self.items.iter();
+        items.position(|(item, _)| item.content == *content)
+    }
+
+    fn tell(&mut self, event: PushEvent) {
+        match event {
+            PushEvent::Progress(progress) => self.progress(&progress),
+            PushEvent::Host(wait) => self.waits(wait.as_ref()),
+            PushEvent::Unreadable(content, why) => {
+                if self.json {
+                    let error = why.to_string();
+                    json_line(&json!({ "event": "unreadable", "name": content, "error": error }));
+                } else {
+                    self.bar.suspend(|| say(&one_line(&why.to_string())));
+                }
+            }
+            PushEvent::DaemonGone => self.bar.suspend(|| {
+                note("the host daemon closed the connection; waiting for it");
+            }),
+        }
+    }
+
+    fn waits(&mut self, wait: Option<&Wait>) {
+        let json: Option<&dyn Fn(&Value)> = self.json.then_some(&|value| json_line(value));
+        self.told_wait.tell(wait, json, shows_progress());
+    }
+
+    fn progress(&mut self, progress: &PushProgress) {
+        if self.json {
+            json_line(&json!({ "event": "sending", "progress": progress }));
+        }
+        if let Some(at) = self.place(&progress.content) {
+            self.taken[at] = progress.taken;
+        }
+        self.bar.set_position(self.taken.iter().sum());
+        let stored = match progress.stored {
+            0 => String::new(),
+            stored => format!("{stored} bytes wait in routers for the receiver"),
+        };
+        self.bar.set_message(stored);
+    }
+
+    /// Says how it ended. A refusal is a failure.
+    fn end(&self, outcome: &[PushProgress]) -> Outcome {
+        let mut failure = None;
+        for (at, progress) in outcome.iter().enumerate() {
+            let what = &self.items[at].1;
+            let length = self.lengths[at];
+            if self.json {
+                json_line(&json!({ "event": "done", "progress": progress }));
+            }
+            let refused = match progress.state {
+                SendState::Delivered => {
+                    self.say(&format!("{what}: {length} bytes, the receiver has them"));
+                    continue;
+                }
+                SendState::Taken if progress.stored > 0 => {
+                    self.say(&format!(
+                        "{what}: {length} bytes, the network has them: the receiver is away, and gets them when it comes"
+                    ));
+                    continue;
+                }
+                SendState::Taken => {
+                    self.say(&format!("{what}: {length} bytes, the network has them"));
+                    continue;
+                }
+                SendState::Leaving => "it can no longer be read, and was not sent whole",
+                SendState::NotAccepted => {
+                    "the receiver takes nothing from this sender, or nothing at all (whimbrel inbox --from)"
+                }
+                SendState::TooLong => {
+                    "it is longer than the receiver takes (whimbrel inbox --max-size)"
+                }
+                SendState::InboxFull => {
+                    "the receiver's inbox is full, or too many of this sender's contents wait there; send it later"
+                }
+                SendState::Unusable => {
+                    "the receiver cannot use it: a file of this name is there and kept, or it cannot be written"
+                }
+            };
+            let text = format!("{what} was refused: {refused}");
+            let text = match progress.state {
+                SendState::Leaving => format!("{what}: {refused}"),
+                _ => text,
+            };
+            if self.json {
+                json_line(&json!({ "event": "failed", "name": progress.content, "error": text }));
+            }
+            let is_first = failure.is_none();
+            match is_first {
+                true => failure = Some(text),
+                false => say(&text),
+            }
+        }
+        match failure {
+            Some(text) => Err(Failure::new(Exit::Refused, text)),
+            None => Ok(Exit::Done),
+        }
+    }
+
+    fn say(&self, text: &str) {
+        if !self.json {
+            out(&format!("{text}\n"));
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Contents that others offer to this host, until a program accepts or refuses them.
+//!
+//! Their first chunks may come before a program has decided, or while none takes offers. They hold
+//! their room in the back-pressure buffer, within a bound; beyond it chunks go back to their source.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use core::time::Duration;
+use whimbrel_core::{Guid, Recent, Time};
+
+use super::App;
+use super::effects::Effects;
+use super::status::InboxStatus;
+use crate::local::{ContentOffer, LocalEvent, OfferId, OfferVerdict, Publish};
+use crate::room::Room;
+use crate::wire::{Data, NetworkHeader, OfferTerms, SignedOffer};
+
+/// Bound of the offers that wait for a decision.
+const MAX_OFFERS: usize = 256;
+/// A sender has at most this part of those that are left, and one in any case.
+const PART_OF_SENDER: usize = 8;
+/// The chunks that wait for a decision hold at most this part of the buffer, those of one sender half of
+/// what is left of it.
+const PART_OF_BUFFER: usize = 2;
+/// Bound of the offers that are remembered as settled: copies of their chunks may still come.
+const MAX_SETTLED: usize = 4096;
+/// A router is told to hold a flow back again after this long.
+pub(super) const HOLD_AGAIN: Duration = Duration::from_secs(1);
+/// Offers with a false signature that are examined in a second; anyone can make them.
+const MAX_FALSE: u32 = 32;
+
+/// A chunk that came before a decision.
+pub(super) struct EarlyChunk {
+    pub(super) header: NetworkHeader,
+    pub(super) data: Data,
+    pub(super) room: Room,
+}
+
+struct UndecidedOffer {
+    offer: ContentOffer,
+    // Where its sender is.
+    address: Guid,
+    chunks: VecDeque<EarlyChunk>,
+}
+
+/// The offers of others.
+pub(super) struct OfferedContents {
+    guid: Guid,
+    // Packets that early chunks may hold together.
+    capacity: usize,
+    listeners: BTreeSet<App>,
+    waiting: BTreeMap<OfferId, UndecidedOffer>,
+    settled: Recent<OfferId, OfferVerdict>,
+    // Senders whose flows routers hold back, and when they were told to.
+    held: BTreeMap<Guid, Time>,
+    // Since then.
+    false_offers: (Time, u32),
+}
+
+impl OfferedContents {
+    pub(super) fn new(guid: Guid, buffer_packets: usize) -> OfferedContents {
+        OfferedContents {
+            guid,
+            capacity: buffer_packets / PART_OF_BUFFER,
+            listeners: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+            settled: Recent::new(MAX_SETTLED),
+            held: BTreeMap::new(),
+            false_offers: (Time::ZERO, 0),
+        }
+    }
+
+    pub(super) fn status(&self) -> InboxStatus {
+        InboxStatus {
+            programs: self.listeners.len(),
+            waiting: self.waiting.len(),
+            chunks: self.waiting.values().map(|it| it.chunks.len()).sum(),
+        }
+    }
+
+    /// Adds a program, which is told of all offers that wait.
+    pub(super) fn listen(&mut self, app: App, effects: &mut Effects) {
+        self.listeners.insert(app);
+        for waiting in self.waiting.values() {
+            effects.tell(app, LocalEvent::Offered(waiting.offer.clone()));
+        }
+    }
+
+    pub(super) fn forget(&mut self, app: App) {
+        self.listeners.remove(&app);
+    }
+
+    /// Returns the decision about an offer.
+    pub(super) fn settled(&self, id: &OfferId) -> Option<OfferVerdict> {
+        self.settled.get(id).copied()
+    }
+
+    /// Keeps a chunk of an offered content for a program that will accept it. Returns false if there is
+    /// no room, so that its source must send it again.
+    pub(super) fn keep(
+        &mut self,
+        now: Time,
+        header: &NetworkHeader,
+        data: Data,
+        room: Room,
+        effects: &mut Effects,
+    ) -> bool {
+        let (Some(number), Some(signed)) = (header.extensions.request, header.extensions.offer)
+        else {
+            return true;
+        };
+        let id = OfferId {
+            sender: header.source,
+            number,
+        };
+        if !self.waiting.contains_key(&id) {
+            if !self.check(now, &id, &data, &signed) {
+                effects.drop("false-offer");
+                return true;
+            }
+            if !self.has_place(&id.sender) {
+                effects.drop("too-many-offers");
+                return false;
+            }
+            let offer = ContentOffer {
+                id,
+                issued_ms: signed.issued_ms,
+                proposed: signed.proposed,
+                content: Publish {
+                    content: data.content,
+                    content_len: data.content_len,
+                    kind: data.kind,
+                    file_name: data.file_name.clone(),
+                },
+            };
+            effects.counters.offers += 1;
+            for app in &self.listeners {
+                effects.tell(*app, LocalEvent::Offered(offer.clone()));
+            }
+            let waiting = UndecidedOffer {
+                offer,
+                address: header.source_address,
+                chunks: VecDeque::new(),
+            };
+            self.waiting.insert(id, waiting);
+        }
+        let has_room = self.has_room(&id.sender, room.packets());
+        let Some(waiting) = self.waiting.get_mut(&id) else {
+            return true;
+        };
+        if waiting.offer.content.content != data.content {
+            effects.drop("false-offer");
+            return true;
+        }
+        if !has_room {
+            effects.drop("early-chunk");
+            return false;
+        }
+        let same =
+            |it: &EarlyChunk| (it.data.index, it.data.chunk_log2) == (data.index, data.chunk_log2);
+        if waiting.chunks.iter().any(same) {
+            effects.counters.duplicates += 1;
+            return true;
+        }
+        waiting.chunks.push_back(EarlyChunk {
+            header: header.clone(),
+            data,
+            room,
+        });
+        true
+    }
+
+    /// Returns true if the sender has signed the offer.
+    fn check(&mut self, now: Time, id: &OfferId, data: &Data, signed: &SignedOffer) -> bool {
+        let terms = OfferTerms {
+            destination: self.guid,
+            id: id.number,
+            content: data.content,
+            content_len: data.content_len,
+            kind: data.kind,
+            file_name: &data.file_name,
+        };
+        if now.since(self.false_offers.0) >= Duration::from_secs(1) {
+            self.false_offers = (now, 0);
+        }
+        let is_true = self.false_offers.1 < MAX_FALSE && signed.is_by(&id.sender, &terms);
+        self.false_offers.1 += u32::from(!is_true);
+        is_true
+    }
+
+    fn has_place(&self, sender: &Guid) -> bool {
+        let first = OfferId {
+            sender: *sender,
+            number: 0,
+        };
+        let last = OfferId {
+            number: u64::MAX,
+            ..first
+        };
+        let of_sender = self.waiting.range(first..=last).count();
+        let left = MAX_OFFERS.saturating_sub(self.waiting.len());
+        left > 0 && of_sender <= left / PART_OF_SENDER
+    }
+
+    /// Returns the packets that chunks of one sender hold, and what they may hold.
+    fn use_by(&self, sender: &Guid) -> (usize, usize) {
+        let mut all = 0;
+        let mut of_sender = 0;
+        for (id, waiting) in &self.waiting {
+            let held: usize = (waiting.chunks.iter())
+                .map(|chunk| chunk.room.packets() as usize)
+                .sum();
+            all += held;
+            of_sender += if id.sender == *sender { held } else { 0 };
+        }
+        let left = self.capacity.saturating_sub(all - of_sender);
+        (of_sender, left / 2)
+    }
+
+    fn has_room(&self, sender: &Guid, packets: u32) -> bool {
+        let (used, most) = self.use_by(sender);
+        used + packets as usize <= most
+    }
+
+    /// Returns true if the chunks of a sender have filled a good part of what they may hold.
+    pub(super) fn is_filled_by(&self, sender: &Guid) -> bool {
+        let (used, most) = self.use_by(sender);
+        used * 4 >= most
+    }
+
+    /// Notes that the router is to hold the flow of a sender back. Returns true if it is to be told now.
+    pub(super) fn hold(&mut self, now: Time, sender: Guid) -> bool {
+        let is_due = |told: &Time| now.since(*told) >= HOLD_AGAIN;
+        let is_due = self.held.get(&sender).is_none_or(is_due);
+        if is_due && (self.held.len() < MAX_OFFERS || self.held.contains_key(&sender)) {
+            self.held.insert(sender, now);
+        }
+        is_due
+    }
+
+    /// The flow of a sender may go on. Returns true if it was held back.
+    pub(super) fn release(&mut self, sender: &Guid) -> bool {
+        self.held.remove(sender).is_some()
+    }
+
+    /// Returns the senders whose flows are held back.
+    pub(super) fn held(&self) -> Vec<Guid> {
+        self.held.keys().copied().collect()
+    }
+
+    /// An offer is accepted. Returns the chunks that are here.
+    pub(super) fn take(&mut self, id: &OfferId, content: &Guid) -> VecDeque<EarlyChunk> {
+        self.settled.remove(id);
+        match self.waiting.get(id) {
+            Some(waiting) if waiting.offer.content.content == *content => {}
+            _ => return VecDeque::new(),
+        }
+        self.waiting
+            .remove(id)
+            .map_or(VecDeque::new(), |waiting| waiting.chunks)
+    }
+
+    /// An offer is settled. Returns where its sender is, if that is known.
+    pub(super) fn settle(&mut self, id: OfferId, content: &Guid, verdict: OfferVerdict) -> Guid {
+        let address = self.waiting.get(&id).map(|waiting| waiting.address);
+        self.take(&id, content);
+        self.settled.insert(id, verdict);
+        address.unwrap_or(Guid::NONE)
+    }
+}

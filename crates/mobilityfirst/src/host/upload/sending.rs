@@ -1,0 +1,311 @@
+//! Contents that a program sends to a receiver which has not requested them: `send(destination,
+//! content)` of [MFTP §2]. The upload is the one that a request for all chunks would make.
+
+use core::time::Duration;
+
+use whimbrel_content::ChunkSize;
+use whimbrel_core::Time;
+
+use super::{Key, Uploads};
+use crate::host::catalogue::Offer;
+use crate::host::effects::Effects;
+use crate::host::status::PushStatus;
+use crate::host::{App, Way};
+use crate::local::{LocalEvent, SendContent, SendState};
+use crate::wire::{ChunkRanges, DropReason, NetworkHeader, Request, SignedOffer};
+
+/// A router that cannot store a chunk says so soon after it has taken it. Before the sender is told
+/// that it may end, this long has passed since the last chunk left.
+const GRACE: Duration = Duration::from_secs(1);
+/// While no receiver has confirmed a content that has been taken, its last chunk is sent again after this
+/// long, and then after twice as long each time: the confirmation, or its receiver's memory, may be lost.
+const PROBE: Duration = Duration::from_secs(20);
+const MAX_PROBE: Duration = Duration::from_secs(600);
+/// Maximum of contents that one program sends at the same time.
+const MAX_SENDS: usize = 256;
+
+/// What a sent content has beyond a requested one.
+pub(super) struct SentContent {
+    app: App,
+    request: u32,
+    offer: SignedOffer,
+    lifetime_ms: Option<u32>,
+    // Chunks that the first router has, but for those that a router has dropped since.
+    taken: ChunkRanges,
+    taken_at: Time,
+    // True once all have been taken for long enough.
+    is_taken: bool,
+    // When, and how long after the last time, the receiver is probed.
+    probe: (Time, Duration),
+    told: Option<(SendState, u64, u64)>,
+}
+
+/// A content to send: `request` and `header` are those by which its receiver would request it.
+pub(in crate::host) struct Pushed<'a> {
+    pub(in crate::host) send: &'a SendContent,
+    pub(in crate::host) offer: SignedOffer,
+    pub(in crate::host) header: &'a NetworkHeader,
+    pub(in crate::host) request: Request,
+}
+
+/// The parts of a chunk's header that only an unrequested chunk has.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::host) struct Unrequested {
+    pub(in crate::host) offer: SignedOffer,
+    pub(in crate::host) lifetime_ms: Option<u32>,
+}
+
+impl SentContent {
+    pub(super) fn app(&self) -> App {
+        self.app
+    }
+
+    pub(super) fn unrequested(&self) -> Unrequested {
+        Unrequested {
+            offer: self.offer,
+            lifetime_ms: self.lifetime_ms,
+        }
+    }
+
+    pub(super) fn note_taken(&mut self, now: Time, index: u32) {
+        self.taken.insert(index);
+        self.taken_at = now;
+    }
+
+    pub(super) fn note_dropped(&mut self, chunks: &ChunkRanges) {
+        self.taken.subtract(chunks);
+        self.is_taken = false;
+    }
+
+    /// Returns true if the receiver is to be probed now.
+    fn take_probe(&mut self, now: Time) -> bool {
+        let (at, pause) = self.probe;
+        let is_due = self.is_taken && now >= at;
+        if is_due {
+            self.probe = (now + pause, (pause * 2).min(MAX_PROBE));
+        }
+        is_due
+    }
+
+    /// The chunks have another size now; `wanted` are those that the receiver misses.
+    pub(super) fn note_new_size(&mut self, count: u32, wanted: &ChunkRanges) {
+        self.taken = ChunkRanges::from(0..count);
+        self.taken.subtract(wanted);
+        self.is_taken = false;
+    }
+
+    /// The final state of the content: its program is told.
+    pub(super) fn end(&self, state: SendState, effects: &mut Effects) {
+        let (taken, stored) = self
+            .told
+            .map_or((0, 0), |(_, taken, stored)| (taken, stored));
+        effects.tell(
+            self.app,
+            LocalEvent::Sending {
+                request: self.request,
+                state,
+                taken,
+                stored,
+            },
+        );
+    }
+}
+
+impl Uploads {
+    /// Returns an id for what is sent without a request.
+    pub(in crate::host) fn draw_id(&mut self) -> u64 {
+        self.pushes += 1;
+        core::hash::BuildHasher::hash_one(&self.draw, self.pushes)
+    }
+
+    /// Begins to send a content.
+    pub(in crate::host) fn push_content(
+        &mut self,
+        now: Time,
+        app: App,
+        pushed: Pushed<'_>,
+        effects: &mut Effects,
+    ) {
+        let Pushed {
+            send,
+            offer,
+            header,
+            request,
+        } = pushed;
+        let key = Key {
+            content: send.content.content,
+            client: send.destination,
+            way: Way::Uplink,
+        };
+        let pushes = self.by_key.values().filter_map(|it| it.push.as_ref());
+        let full = pushes.filter(|push| push.app == app).count() >= MAX_SENDS;
+        let publish = send.content.clone();
+        if full || !self.catalogue.add(Offer { app, publish }) {
+            effects.drop("too-many-sends");
+            return effects.tell(
+                app,
+                LocalEvent::Sending {
+                    request: send.request,
+                    state: SendState::InboxFull,
+                    taken: 0,
+                    stored: 0,
+                },
+            );
+        }
+        // A send of the same content to the same receiver takes the place of an earlier one.
+        self.by_key.remove(&key);
+        let presence = super::Presence::Lost;
+        self.handle_wanted(now, key.way, header, request, presence, effects);
+        if let Some(upload) = self.by_key.get_mut(&key) {
+            upload.push = Some(SentContent {
+                app,
+                request: send.request,
+                offer,
+                lifetime_ms: Some(send.lifetime_ms).filter(|it| *it > 0),
+                taken: ChunkRanges::default(),
+                taken_at: now,
+                is_taken: false,
+                probe: (now, PROBE),
+                told: None,
+            });
+        }
+    }
+
+    /// Forgets what a program sends: nobody would read it.
+    pub(super) fn forget_pushes_of(&mut self, app: App) {
+        self.by_key
+            .retain(|_, upload| upload.push.as_ref().map(SentContent::app) != Some(app));
+    }
+
+    /// The receiver has refused a sent content. Returns false if it is no sent one, or the reason is
+    /// another.
+    pub(super) fn end_refused(
+        &mut self,
+        key: &Key,
+        reason: DropReason,
+        effects: &mut Effects,
+    ) -> bool {
+        let Some(state) = SendState::of_refusal(reason) else {
+            return false;
+        };
+        let upload = self.by_key.get(key);
+        let Some(push) = upload.and_then(|upload| upload.push.as_ref()) else {
+            return false;
+        };
+        push.end(state, effects);
+        self.by_key.remove(key);
+        true
+    }
+
+    /// A hop does not carry the chunks of a sent content: it goes on in chunks of half the size. Returns
+    /// false if it is no sent one, or they are the smallest.
+    pub(super) fn shrink_push(&mut self, now: Time, key: &Key) -> bool {
+        let length = self.catalogue.len_of(&key.content).unwrap_or_default();
+        let Some(upload) = self.by_key.get_mut(key) else {
+            return false;
+        };
+        let smaller = ChunkSize::from_code(upload.chunk_size.code() - 1);
+        let (Some(push), Some(smaller)) = (&mut upload.push, smaller) else {
+            return false;
+        };
+        let count = smaller.count(length).min(u32::MAX.into()) as u32;
+        let all = ChunkRanges::from(0..count);
+        push.note_new_size(count, &all);
+        upload.chunk_size = smaller;
+        upload.first = count.checked_sub(1);
+        upload.pending = all;
+        upload.sent = Default::default();
+        upload.sent_since = now;
+        upload.stored.clear();
+        true
+    }
+
+    /// Returns the number of chunks of an upload.
+    pub(super) fn count_of(&self, key: &Key) -> u32 {
+        let length = self.catalogue.len_of(&key.content).unwrap_or_default();
+        let size = self.by_key.get(key).map(|upload| upload.chunk_size);
+        size.map_or(0, |size| size.count(length).min(u32::MAX.into()) as u32)
+    }
+
+    /// The receiver confirms chunks of a sent content: all of them end it.
+    pub(super) fn note_confirmed(
+        &mut self,
+        key: &Key,
+        chunks: &ChunkRanges,
+        effects: &mut Effects,
+    ) {
+        let mut left = ChunkRanges::from(0..self.count_of(key));
+        left.subtract(chunks);
+        let upload = self.by_key.get(key);
+        let Some(push) = upload.and_then(|upload| upload.push.as_ref()) else {
+            return;
+        };
+        if left.is_empty() {
+            push.end(SendState::Delivered, effects);
+            self.by_key.remove(key);
+        }
+    }
+
+    /// Tells programs how far their contents are, where that has changed.
+    pub(super) fn report_pushes(&mut self, now: Time, effects: &mut Effects) {
+        let keys: Vec<Key> = self.by_key.keys().copied().collect();
+        for key in keys {
+            let Some(status) = self.push_status_of(now, &key) else {
+                continue;
+            };
+            let last = self.count_of(&key).saturating_sub(1);
+            let Some(upload) = self.by_key.get_mut(&key) else {
+                continue;
+            };
+            let Some(push) = &mut upload.push else {
+                continue;
+            };
+            if status.state == SendState::Taken && !push.is_taken {
+                push.is_taken = true;
+                push.probe = (now + PROBE, PROBE * 2);
+            }
+            if push.take_probe(now) {
+                upload.pending.insert(last);
+            }
+            let told = (status.state, status.taken, status.stored);
+            if push.told != Some(told) {
+                push.told = Some(told);
+                push.end(status.state, effects);
+            }
+        }
+    }
+
+    fn push_status_of(&self, now: Time, key: &Key) -> Option<PushStatus> {
+        let upload = self.by_key.get(key)?;
+        let push = upload.push.as_ref()?;
+        let length = self.catalogue.len_of(&key.content)?;
+        let bytes = |chunks: &ChunkRanges| (chunks.count() << upload.chunk_size.code()).min(length);
+        let mut stored = ChunkRanges::default();
+        upload
+            .stored
+            .values()
+            .for_each(|chunks| stored.union(chunks));
+        let is_whole = push.taken.count() >= u64::from(self.count_of(key));
+        let is_over = upload.pending.is_empty() && now.since(push.taken_at) >= GRACE;
+        let state = match push.is_taken || is_whole && is_over {
+            true => SendState::Taken,
+            false => SendState::Leaving,
+        };
+        Some(PushStatus {
+            content: key.content,
+            to: key.client,
+            length,
+            state,
+            taken: bytes(&push.taken),
+            stored: bytes(&stored),
+        })
+    }
+
+    /// Returns the first sent contents, for reports.
+    pub(in crate::host) fn push_status(&self, now: Time, most: usize) -> Vec<PushStatus> {
+        let all = self.by_key.keys();
+        all.filter_map(|key| self.push_status_of(now, key))
+            .take(most)
+            .collect()
+    }
+}
