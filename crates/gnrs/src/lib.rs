@@ -5,7 +5,9 @@
 //! one cannot be replayed. [MFTP §3.3] describes how a router uses the answers.
 #![forbid(unsafe_code)]
 
+pub mod alias;
 pub mod client;
+pub mod directory;
 mod outbox;
 mod quota;
 pub mod record;
