@@ -10,6 +10,7 @@
 //! | [`reload`] | changes of the configuration that a running node applies |
 //! | [`keys`], [`place`] | key files, and the default places of files |
 //! | [`known_peers`] | the names that were proven at the addresses of neighbours |
+//! | [`directory`] | the aliases that this user's programs take in place of names |
 //! | [`metrics`] | a node's counters, for Prometheus |
 //! | [`diagnostics`] | standard error and standard output, which never hold up a program |
 //! | [`name_server`] | a name server, and the local programs that ask for its state |
@@ -38,6 +39,7 @@ pub mod config;
 pub mod diagnostics;
 pub mod exact_json;
 pub mod fetch;
+pub mod directory;
 mod kept;
 pub mod keys;
 pub mod known_peers;
