@@ -8,8 +8,8 @@ use serde::de::{IntoDeserializer, value};
 use whimbrel_node::config::{NamedRemote, PostQuantum};
 
 use crate::command::{
-    bench, configure, demo, doctor, get, identity, keys, lab, names, ndn, node, perf, ping, serve,
-    shell, status, study, tcp_proxy,
+    bench, configure, demo, directory, doctor, get, identity, keys, lab, names, ndn, node, perf,
+    ping, serve, shell, status, study, tcp_proxy,
 };
 use crate::exit;
 use crate::logging::Logging;
@@ -80,6 +80,9 @@ pub(crate) enum Command {
     /// Create or show keys: the identities of hosts and routers
     #[command(subcommand)]
     Id(identity::IdCommand),
+    /// Aliases for names, so that nobody types 64 digits: add, list, remove, share
+    #[command(subcommand)]
+    Names(directory::NamesCommand),
     /// Ping a host or a router
     Ping(ping::Ping),
     /// Measure what the network carries between two hosts
@@ -161,7 +164,7 @@ pub(crate) struct HostAccess {
     /// Run without a daemon: be a host in this process, attached to the router at this address
     /// (host:port, ip://HOST or ether://[STATION%INTERFACE]). Only the router with this NAME is accepted
     /// there; without one, the name that was first proven at the address
-    #[arg(long, value_name = "[NAME@]HOST:PORT")]
+    #[arg(long, value_name = "[NAME@]HOST:PORT", value_parser = directory::remote)]
     pub(crate) router: Vec<NamedRemote>,
     /// The key of a host in this process; by default a new one for this run
     #[arg(long, value_name = "FILE", conflicts_with = "socket")]

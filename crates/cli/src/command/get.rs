@@ -19,7 +19,7 @@ use whimbrel_node::wait::Wait;
 use super::access::{no_host, reach};
 use super::waiting::ToldWait;
 use super::wanted::{Asking, Found, Wanted};
-use super::{Outcome, json_line, json_text, out, stop_flag};
+use super::{Outcome, directory, json_line, json_text, out, stop_flag};
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
 use crate::logging::{note, path_line, say, say_plainly, shows_progress};
@@ -37,7 +37,7 @@ const MAX_WARNINGS: usize = 50;
 #[derive(Args, Debug)]
 pub(crate) struct Get {
     /// The name: 64 hexadecimal digits, as `whimbrel serve` prints them, or the first of them (4 at
-    /// least) of one that the host daemon or an unfinished download here has; or a ticket, which
+    /// least) of one that the host daemon or an unfinished download here has; or its alias; or a ticket, which
     /// also holds the addresses to ask; or a code, as the sender said it; or - to type it, so that other
     /// users of this machine do not see it among its processes
     #[arg(value_name = "NAME|TICKET|CODE", required = true)]
@@ -52,7 +52,7 @@ pub(crate) struct Get {
     output: PathBuf,
     /// Ask this host directly (`whimbrel serve --listen`): no router and no name service are needed
     /// Only the host with this NAME is accepted there, if it is given
-    #[arg(long, value_name = "[NAME@]HOST:PORT", conflicts_with_all = ["socket", "router"])]
+    #[arg(long, value_name = "[NAME@]HOST:PORT", conflicts_with_all = ["socket", "router"], value_parser = directory::remote)]
     from: Option<NamedRemote>,
     #[command(flatten)]
     access: HostAccess,

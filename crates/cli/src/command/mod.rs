@@ -8,6 +8,7 @@ mod callers;
 mod code;
 pub(crate) mod configure;
 pub(crate) mod demo;
+pub(crate) mod directory;
 pub(crate) mod doctor;
 pub(crate) mod get;
 mod guest;
@@ -49,6 +50,7 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Id(command) => identity::run(&command),
         Command::Serve(command) => serve::run(command),
         Command::Send(command) => serve::send(command),
+        Command::Names(command) => directory::run(command),
         Command::Get(command) | Command::Receive(command) => get::run(command),
         Command::Ping(command) => ping::run(command),
         Command::Perf(command) => perf::run(command),

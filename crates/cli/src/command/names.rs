@@ -15,7 +15,7 @@ use whimbrel_node::name_client::{NameClient, Resolution};
 use whimbrel_node::place::{Places, daemon_socket};
 
 use super::status::{self, Status};
-use super::{Outcome, json_line, out, stop_flag};
+use super::{Outcome, directory, json_line, out, stop_flag};
 use crate::exit::{Exit, Failure};
 use crate::logging::note;
 
@@ -68,7 +68,8 @@ pub(crate) struct NameServer {
 
 #[derive(Args, Debug)]
 pub(crate) struct Lookup {
-    /// The name of a host, a router or a content
+    /// The name of a host, a router or a content, or its alias
+    #[arg(value_parser = directory::name)]
     name: Guid,
     /// The name server, by default port 4720 of this machine; give several in the order of preference
     #[arg(
@@ -165,7 +166,10 @@ fn lookup(arguments: &Lookup) -> Outcome {
         }
         Resolution::NotFound => Err(Failure::new(
             Exit::NoSuchName,
-            format!("{}: the name service has no record of it", arguments.name),
+            format!(
+                "{}: the name service has no record of it",
+                directory::shown(&arguments.name)
+            ),
         )),
         Resolution::Unreachable | Resolution::Pending => Err(Failure::new(
             Exit::TimedOut,
@@ -220,9 +224,12 @@ fn show(arguments: &Lookup, answer: &Answer) {
             &json!({ "name": arguments.name, "binding": binding, "providers": providers }),
         );
     }
-    let mut text = format!("{}\n", arguments.name);
+    let mut text = format!("{}\n", directory::shown(&arguments.name));
     if let Some(record) = &answer.binding {
-        let addresses: Vec<String> = record.addresses().map(|at| at.na.to_string()).collect();
+        let addresses: Vec<String> = record
+            .addresses()
+            .map(|at| directory::shown(&at.na))
+            .collect();
         let left = record.expires_ms().saturating_sub(now) / 1000;
         let at = if addresses.is_empty() {
             "nowhere (disconnected)".to_owned()
@@ -233,7 +240,8 @@ fn show(arguments: &Lookup, answer: &Answer) {
     }
     for record in &answer.providers {
         let left = record.expires_ms().saturating_sub(now) / 1000;
-        text += &format!("  provided by {}, for {left} s\n", record.signer());
+        let by = directory::shown(&record.signer());
+        text += &format!("  provided by {by}, for {left} s\n");
     }
     if answer.binding.is_none() && answer.providers.is_empty() {
         text += "  unknown\n";

@@ -14,7 +14,7 @@ use whimbrel_node::wait::{Subject, Watch};
 
 use super::access::{no_host, reach};
 use super::waiting::ToldWait;
-use super::{Outcome, json_line, out, stop_flag};
+use super::{Outcome, directory, json_line, out, stop_flag};
 use crate::arguments::HostAccess;
 use crate::exit::Exit;
 
@@ -42,7 +42,8 @@ struct LinkOfHost {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  whimbrel ping -c 3 6b1e...c2\n\nExit code 1: no answer.")]
 pub(crate) struct Ping {
-    /// The name of a host or a router
+    /// The name of a host or a router, or its alias
+    #[arg(value_parser = directory::name)]
     name: Guid,
     /// Stop after this many requests
     #[arg(short, long, value_name = "N", default_value_t = u32::MAX, hide_default_value = true)]
@@ -211,7 +212,7 @@ impl Session {
                 &json!({ "event": "pong", "from": from, "sequence": sequence, "ms": milliseconds }),
             );
         } else {
-            let size = self.arguments.size;
+            let (size, from) = (self.arguments.size, directory::shown(&from));
             out(&format!(
                 "{size} bytes from {from}: seq={sequence} time={milliseconds:.3} ms\n"
             ));
@@ -238,7 +239,7 @@ impl Session {
         let seconds = elapsed.as_secs_f64();
         out(&format!(
             "--- {} ---\n{sent} sent, {received} answered, {lost:.0} % lost, {seconds:.1} s\n",
-            self.arguments.name
+            directory::shown(&self.arguments.name)
         ));
         if received > 0 {
             out(&format!(

@@ -6,9 +6,10 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use whimbrel_core::{Guid, GuidPrefix, ParseGuidError};
+use whimbrel_core::{Guid, GuidPrefix};
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 use whimbrel_node::config::NamedRemote;
+use whimbrel_node::directory::ResolveError;
 use whimbrel_node::fetch::unfinished_at;
 use whimbrel_node::local_client::connect_socket;
 use whimbrel_node::output::Destination;
@@ -18,6 +19,7 @@ use whimbrel_spoken::{Code, CodeError};
 
 use super::access::{no_host, reach};
 use super::code::{self, Told};
+use super::directory;
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
 use crate::logging::note;
@@ -52,12 +54,12 @@ impl FromStr for Wanted {
         if let Some(prefix) = GuidPrefix::new(text) {
             return Ok(Wanted::Prefix(prefix));
         }
-        let name = text.parse().map(Wanted::Name);
-        name.map_err(|error: ParseGuidError| {
-            wrong(format!(
-                "'{text}': {error}; its first {} suffice where it is known; a ticket begins with whimbrel1, a code with a number",
+        directory::name(text).map(Wanted::Name).map_err(|error| match error {
+            ResolveError::Neither { .. } => wrong(format!(
+                "{error}; the first {} digits suffice where a name is known; a ticket begins with whimbrel1, a code with a number",
                 GuidPrefix::MIN
-            ))
+            )),
+            other => wrong(other.to_string()),
         })
     }
 }

@@ -50,6 +50,8 @@ pub(crate) fn whimbrel() -> Command {
         .env_remove("WHIMBREL_SOCKET")
         .env_remove("WHIMBREL_NAME_SERVER")
         .env_remove("WHIMBREL_LOG")
+        // The user's own aliases are none of a test.
+        .env("WHIMBREL_NAMES", known_peers().with_extension("names"))
         // Addresses of tests have another name each time.
         .env("WHIMBREL_KNOWN_PEERS", known_peers());
     command.stdin(Stdio::null());
