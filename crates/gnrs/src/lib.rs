@@ -21,8 +21,8 @@ pub use client::{
 };
 pub use quota::Quotas;
 pub use record::{
-    Address, DecodeError, Kind, MAX_ADDRESSES, MAX_PROVIDER_LIFETIME_MS, Record, RecordKey,
-    RecordView, Statement, StatementError, VerifyError,
+    Address, DecodeError, Kind, MAX_ADDRESSES, MAX_PROVIDER_LIFETIME_MS, Pointer, Record,
+    RecordKey, RecordView, Statement, StatementError, VerifyError,
 };
 pub use server::{Server, ServerConfig, ServerCounters, ServerEvent, ServerStatus};
 pub use store::{DiskStore, InPlace, MemoryStore, Store, StoreError, StoreLimits};

@@ -58,10 +58,12 @@ pub enum Code {
     StoreFailed,
     /// Too many watches, of this client or in total.
     TooManyWatches,
+    /// The owner has revoked the name that signed.
+    Revoked,
 }
 
 impl Code {
-    const ALL: [Code; 14] = [
+    const ALL: [Code; 15] = [
         Code::Ok,
         Code::NotFound,
         Code::NeedCookie,
@@ -76,6 +78,7 @@ impl Code {
         Code::Full,
         Code::StoreFailed,
         Code::TooManyWatches,
+        Code::Revoked,
     ];
 
     fn from_byte(byte: u8) -> Option<Code> {
