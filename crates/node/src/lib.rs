@@ -16,6 +16,7 @@
 //! | [`name_server`] | a name server, and the local programs that ask for its state |
 //! | [`name_store`] | a name server's records on disk or in memory |
 //! | [`name_client`] | queries to name servers, for programs that are neither host nor router |
+//! | [`pointers`] | pointers of keys: publishing one, and finding its newest version |
 //! | [`ndn`] | a router's NDN plane: machine, sockets |
 //! | [`tcp_proxy`] | a TCP/ICN proxy: its configuration, its device, its loop |
 //! | [`local_client`] | a program's connection to its host, by a socket or in the same process |
@@ -37,9 +38,9 @@ mod callers;
 pub mod compose;
 pub mod config;
 pub mod diagnostics;
+pub mod directory;
 pub mod exact_json;
 pub mod fetch;
-pub mod directory;
 mod kept;
 pub mod keys;
 pub mod known_peers;
@@ -54,6 +55,7 @@ pub mod ndn;
 pub mod output;
 pub mod perf;
 pub mod place;
+pub mod pointers;
 mod quotas;
 pub mod reload;
 pub mod run;
