@@ -9,7 +9,7 @@ use whimbrel_node::config::{NamedRemote, PostQuantum};
 
 use crate::command::{
     bench, configure, demo, directory, doctor, get, identity, keys, lab, names, ndn, node, perf,
-    ping, serve, shell, status, study, tcp_proxy,
+    ping, pointers, serve, shell, status, study, tcp_proxy,
 };
 use crate::exit;
 use crate::logging::Logging;
@@ -65,6 +65,8 @@ pub(crate) enum Command {
     Receive(get::Get),
     /// Publish files and folders, and serve them until Ctrl-C
     Serve(serve::Serve),
+    /// Publish a pointer to a file or a folder: its name stays while the content changes
+    Publish(pointers::Publish),
     /// Fetch a file or a folder by its name
     #[command(after_help = format!("Example:\n  whimbrel get 6b1e...c2 -o film.mkv\n\n{}", exit::HELP))]
     Get(get::Get),

@@ -22,6 +22,7 @@ pub(crate) mod node;
 mod offering;
 pub(crate) mod perf;
 pub(crate) mod ping;
+pub(crate) mod pointers;
 pub(crate) mod serve;
 pub(crate) mod shell;
 pub(crate) mod status;
@@ -48,9 +49,10 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Host(command) => node::host(command),
         Command::Gnrs(command) => names::run(command),
         Command::Id(command) => identity::run(&command),
+        Command::Names(command) => directory::run(command),
         Command::Serve(command) => serve::run(command),
         Command::Send(command) => serve::send(command),
-        Command::Names(command) => directory::run(command),
+        Command::Publish(command) => pointers::publish(command),
         Command::Get(command) | Command::Receive(command) => get::run(command),
         Command::Ping(command) => ping::run(command),
         Command::Perf(command) => perf::run(command),

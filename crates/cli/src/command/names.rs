@@ -9,11 +9,12 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use whimbrel_core::Guid;
 use whimbrel_core::units::Span;
-use whimbrel_gnrs::{Answer, Record, ResolverEvent};
-use whimbrel_node::config::{Draft, GNRS_PORT, Kind, Remote, listen_address};
-use whimbrel_node::name_client::{NameClient, Resolution};
+use whimbrel_gnrs::{Answer, Pointer, Record, ResolverEvent};
+use whimbrel_node::config::{Draft, Kind, Remote, listen_address};
+use whimbrel_node::name_client::{NamePatience, Resolution};
 use whimbrel_node::place::{Places, daemon_socket};
 
+use super::pointers::{self, NameServers};
 use super::status::{self, Status};
 use super::{Outcome, directory, json_line, out, stop_flag};
 use crate::exit::{Exit, Failure};
@@ -71,6 +72,9 @@ pub(crate) struct Lookup {
     /// The name of a host, a router or a content, or its alias
     #[arg(value_parser = directory::name)]
     name: Guid,
+    /// Show the pointers of the name, in place of its addresses
+    #[arg(long)]
+    pointers: bool,
     /// The name server, by default port 4720 of this machine; give several in the order of preference
     #[arg(
         long,
@@ -129,37 +133,21 @@ fn server_draft(arguments: NameServer) -> Result<Draft, Failure> {
     Ok(draft)
 }
 
-/// Returns the name servers to ask: by default that of this machine.
-fn servers(arguments: &Lookup) -> Vec<Remote> {
-    let mut servers = arguments.server.clone();
-    if servers.is_empty() {
-        let local = format!("127.0.0.1:{GNRS_PORT}");
-        servers.extend(local.parse::<Remote>().ok());
-    }
-    servers
-}
-
-fn client(arguments: &Lookup) -> Result<NameClient, Failure> {
-    Ok(NameClient::new(&servers(arguments))?)
-}
-
-fn asked(arguments: &Lookup) -> String {
-    let asked: Vec<String> = servers(arguments).iter().map(Remote::to_string).collect();
-    asked.join(", ")
+fn servers(arguments: &Lookup) -> NameServers {
+    NameServers::new(arguments.server.clone())
 }
 
 fn lookup(arguments: &Lookup) -> Outcome {
     let stop = stop_flag()?;
-    let mut client = client(arguments)?;
+    let mut client = servers(arguments).client()?;
     let until = Instant::now() + arguments.timeout.0;
-    let mut resolution = client.look_up(arguments.name)?;
-    while resolution == Resolution::Pending && Instant::now() < until {
-        if stop.load(Ordering::Relaxed) {
-            return Ok(Exit::Interrupted);
-        }
-        resolution = client.wait(LOOK)?;
-    }
-    match resolution {
+    let patience = NamePatience { until, stop: &stop };
+    let name = match arguments.pointers {
+        true => Pointer::subject_of(&arguments.name),
+        false => arguments.name,
+    };
+    match client.resolve(name, patience)? {
+        _ if stop.load(Ordering::Relaxed) => Ok(Exit::Interrupted),
         Resolution::Found(answer) => {
             show(arguments, &answer);
             Ok(Exit::Done)
@@ -175,7 +163,7 @@ fn lookup(arguments: &Lookup) -> Outcome {
             Exit::TimedOut,
             format!(
                 "no name server responds; asked: {}; --server names others",
-                asked(arguments)
+                servers(arguments).asked()
             ),
         )),
     }
@@ -183,8 +171,12 @@ fn lookup(arguments: &Lookup) -> Outcome {
 
 fn watch(arguments: &Lookup) -> Outcome {
     let stop = stop_flag()?;
-    let mut client = client(arguments)?;
-    client.watch(arguments.name)?;
+    let mut client = servers(arguments).client()?;
+    let name = match arguments.pointers {
+        true => Pointer::subject_of(&arguments.name),
+        false => arguments.name,
+    };
+    client.watch(name)?;
     let mut is_told = false;
     while !stop.load(Ordering::Relaxed) {
         for event in client.events(LOOK)? {
@@ -197,7 +189,7 @@ fn watch(arguments: &Lookup) -> Outcome {
                     is_told = true;
                     note(&format!(
                         "the name server ({}) has too many watches, of this address or in all, and does not follow {}; trying again every 5 s",
-                        asked(arguments),
+                        servers(arguments).asked(),
                         arguments.name
                     ));
                 }
@@ -225,7 +217,18 @@ fn show(arguments: &Lookup, answer: &Answer) {
         );
     }
     let mut text = format!("{}\n", directory::shown(&arguments.name));
-    if let Some(record) = &answer.binding {
+    if arguments.pointers {
+        return out(&(text + &pointers::list(answer)));
+    }
+    if let Some(revocation) = answer.revocation() {
+        text += &match revocation.successor() {
+            Some(name) => format!(
+                "  revoked; its owner's name is now {}\n",
+                directory::shown(&name)
+            ),
+            None => "  revoked by its owner\n".to_owned(),
+        };
+    } else if let Some(record) = &answer.binding {
         let addresses: Vec<String> = record
             .addresses()
             .map(|at| directory::shown(&at.na))
@@ -255,5 +258,8 @@ fn in_json(record: &Record, now: u64) -> Value {
         "version": record.version(),
         "expires_in_ms": record.expires_ms().saturating_sub(now),
         "addresses": record.addresses().collect::<Vec<_>>(),
+        "pointer": record.as_pointer(),
+        "revoked": record.kind() == whimbrel_gnrs::Kind::Revocation,
+        "successor": record.successor(),
     })
 }

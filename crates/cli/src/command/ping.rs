@@ -13,6 +13,7 @@ use whimbrel_node::local_client::LocalClient;
 use whimbrel_node::wait::{Subject, Watch};
 
 use super::access::{no_host, reach};
+use super::pointers::{NameServers, current_name};
 use super::waiting::ToldWait;
 use super::{Outcome, directory, json_line, out, stop_flag};
 use crate::arguments::HostAccess;
@@ -58,14 +59,17 @@ pub(crate) struct Ping {
     #[arg(short = 'W', long, value_name = "DURATION", default_value = "5 s")]
     wait: Span,
     #[command(flatten)]
+    name_servers: NameServers,
+    #[command(flatten)]
     access: HostAccess,
     /// Print lines of JSON
     #[arg(long)]
     json: bool,
 }
 
-pub(crate) fn run(arguments: Ping) -> Outcome {
+pub(crate) fn run(mut arguments: Ping) -> Outcome {
     let stop = stop_flag()?;
+    arguments.name = current_name(arguments.name, &arguments.name_servers, &stop)?;
     let mut access = reach(&arguments.access, Vec::new())?;
     let mut client = access.attachment.connect().map_err(no_host)?;
     let mut session = Session {
