@@ -153,3 +153,49 @@ fn a_pointer_is_published_alone_and_removed() {
     let (code, _, err) = finished(&mut scene.get("ship-7/films", &scene.network.path("copy")));
     assert_eq!(code, 3, "{err}");
 }
+
+#[test]
+fn a_revoked_name_is_said_to_be_revoked_and_its_successor_followed() {
+    let scene = Scene::new();
+    let path = |name: &str| scene.network.path(name).to_str().unwrap().to_owned();
+    let (old, new, statement) = (path("publisher.pem"), path("next.pem"), path("rotation"));
+    scene.done(&["id", "rotate", &old, &new, "-o", &statement]);
+    let refused = scene
+        .command(&["id", "rotate", &old, &old, "-o", &path("x")])
+        .output();
+    assert_eq!(refused.unwrap().status.code(), Some(2));
+    // Signing changes nothing.
+    let film = path("film");
+    fs::write(&film, "a few bytes").unwrap();
+    scene.done(&["publish", "--as", "films", "--as-key", &old, &film]);
+    scene.done(&["id", "publish", &statement]);
+    let next = scene.network.guid_of("next");
+    let said = scene.done(&["gnrs", "lookup", "ship-7"]);
+    assert!(said.contains("revoked") && said.contains(&next), "{said}");
+    let late = finished(&mut scene.command(&["publish", "--as", "late", "--as-key", &old, &film]));
+    assert!(late.0 == 1 && late.2.contains("was revoked"), "{late:?}");
+
+    // The successor publishes; the old name leads there.
+    scene.done(&["publish", "--as", "films", "--as-key", &new, &film]);
+    let (_serving, _) = scene.network.serve(&[Path::new(&film)]);
+    let copy = scene.network.path("copy");
+    let (code, _, err) = finished(&mut scene.get("ship-7/films", &copy));
+    assert_eq!(code, 0, "{err}");
+    assert!(
+        err.contains("was replaced by its owner") && err.contains(&next),
+        "{err}"
+    );
+    assert_eq!(fs::read_to_string(&copy).unwrap(), "a few bytes");
+
+    // A revocation without a successor is above that.
+    let last = path("revocation");
+    scene.done(&["id", "revoke", &old, "-o", &last]);
+    scene.done(&["id", "publish", &last]);
+    let (code, _, err) = finished(&mut scene.get("ship-7/films", &copy));
+    assert!(
+        code == 3 && err.contains("names no successor"),
+        "{code} {err}"
+    );
+    let again = finished(&mut scene.command(&["id", "publish", &statement]));
+    assert_eq!(again.0, 1, "{again:?}");
+}
