@@ -24,6 +24,6 @@ pub use record::{
     Address, DecodeError, Kind, MAX_ADDRESSES, MAX_PROVIDER_LIFETIME_MS, Pointer, Record,
     RecordKey, RecordView, Statement, StatementError, VerifyError,
 };
-pub use server::{Server, ServerConfig, ServerCounters, ServerEvent, ServerStatus};
+pub use server::{Placement, Server, ServerConfig, ServerCounters, ServerEvent, ServerStatus};
 pub use store::{DiskStore, InPlace, MemoryStore, Store, StoreError, StoreLimits};
 pub use whimbrel_core::identity::{KeyFileError, KeyPair, PublicKey, Signature, SignatureError};

@@ -23,6 +23,8 @@ pub const PADDED_LOOKUP: usize = 512;
 const HEADER_LEN: usize = 20;
 const CHECKSUM_LEN: usize = 4;
 const FLAG_MORE: u8 = 1;
+/// In the index of a LOOKUP: the server answers from its own records, without asking its peers.
+pub const OWN_RECORDS: u16 = 0x8000;
 /// Room for records in the longest header of an answer, that to a watch: name, lease, index and
 /// count precede them.
 const MAX_RECORDS_LEN: usize = MAX_FRAME - MIN_FRAME - Guid::LEN - 4 - 2 - 1;

@@ -153,6 +153,7 @@ impl<S: Store> Server<S> {
                 self.budgets.give_back(owner);
             }
             if self.answer_update(&update, result) {
+                self.peers.spread(now, &update.put.record);
                 changed.insert(update.put.record.filed_under());
             }
         }

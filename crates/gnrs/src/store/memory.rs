@@ -341,6 +341,10 @@ impl Store for MemoryStore {
         self.events.pop_front()
     }
 
+    fn following(&self, after: Option<RecordKey>, most: usize) -> Vec<Record> {
+        MemoryStore::following(self, after, most)
+    }
+
     fn usage(&self) -> Usage {
         Usage {
             records: self.len(),
