@@ -56,6 +56,9 @@ pub(crate) struct NameServer {
     /// The file that keeps the records, "memory", or nodes of a Redis or Valkey Cluster (redis://HOST[:PORT],...)
     #[arg(long, value_name = "FILE|ADDRESS")]
     store: Option<PathBuf>,
+    /// A name server of another site, which has copies of the records
+    #[arg(long, value_name = "HOST:PORT")]
+    peer: Vec<Remote>,
     /// Socket for `whimbrel gnrs status`
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -121,6 +124,10 @@ fn server_draft(arguments: NameServer) -> Result<Draft, Failure> {
     if let Some(store) = arguments.store {
         draft.config.gnrs.store = Some(store);
         draft.set_by("gnrs.store", "--store");
+    }
+    if !arguments.peer.is_empty() {
+        draft.config.gnrs.peers = arguments.peer;
+        draft.set_by("gnrs.peers", "--peer");
     }
     if let Some(socket) = arguments.socket {
         draft.config.gnrs.socket = Some(socket);
