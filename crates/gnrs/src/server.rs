@@ -31,7 +31,7 @@ use crate::wire::{Code, Frame, Message, RecordBuffer, WireError, refusable_id};
 use budgets::Budgets;
 pub use config::{ServerConfig, ServerCounters, ServerStatus};
 use cookies::{Cookies, Secret};
-use peers::Peers;
+use peers::PeerServers;
 pub use peers::Placement;
 use updates::Update;
 use waiting::{Asked, Waiting};
@@ -62,7 +62,7 @@ pub struct Server<S> {
     updates: Vec<Update>,
     /// Requests under way at the store.
     waiting: Waiting,
-    peers: Peers,
+    peers: PeerServers,
     budgets: Budgets,
     page: RecordBuffer,
     store_failed: bool,
@@ -103,7 +103,7 @@ impl<S: Store> Server<S> {
             timers,
             updates: Vec::new(),
             waiting: Waiting::new(config.max_waiting),
-            peers: Peers::none(),
+            peers: PeerServers::none(),
             budgets: Budgets::default(),
             page: RecordBuffer::default(),
             store_failed: false,
@@ -339,10 +339,10 @@ impl<S: Store> Machine for Server<S> {
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit> {
         self.commit(now);
-        self.settle(now);
         while let Some(told) = self.peers.poll() {
             self.take_from_peers(now, told);
         }
+        self.settle(now);
         let answer = self.outbox.poll_transmit(max_segments, buffer);
         answer.or_else(|| self.peers.poll_transmit(now, buffer))
     }

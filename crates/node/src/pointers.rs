@@ -234,7 +234,8 @@ mod tests {
         };
         let statement = Statement {
             version,
-            ..Statement::new(unix_ms() - 2000, 1000, vec![])
+            // Long expired.
+            ..Statement::new(1_800_000, 1000, vec![])
         };
         Record::pointer(&KeyPair::from_secret(&[seed; 32]), &pointer, &statement).unwrap()
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use whimbrel_core::{Guid, PortId, Time};
 
 use super::Server;
-use super::peers::Told;
+use super::peers::PeerAnswer;
 use super::waiting::{Asked, Reader, Wants};
 use crate::record::{Record, RecordKey};
 use crate::store::{Outcome, Put, PutResult, Request, Store};
@@ -122,8 +122,8 @@ impl<S: Store> Server<S> {
 
     /// Answers those that wait for a name with what its peers know and what is here, and keeps what is
     /// new.
-    pub(super) fn take_from_peers(&mut self, now: Time, told: Told) {
-        let Told { name, records } = told;
+    pub(super) fn take_from_peers(&mut self, now: Time, told: PeerAnswer) {
+        let PeerAnswer { name, records } = told;
         let now_ms = self.now_ms(now);
         let mut newest: BTreeMap<RecordKey, Record> = BTreeMap::new();
         self.store.visit(&name, now_ms, &mut |record| {

@@ -14,6 +14,7 @@ use crate::client::{
     Answer, Failure, Lookup, NameServerStatus, Rejection, Resolver, ResolverEvent,
 };
 use crate::record::{Record, RecordKey};
+use crate::wire::Code;
 
 /// Records that are shown to a peer at once, and the time between two such parts: a server checks a
 /// signature in a tenth of a millisecond.
@@ -41,7 +42,7 @@ pub struct Placement {
 
 /// Another name server.
 #[derive(Debug)]
-struct Peer {
+struct PeerServer {
     /// Its name, as all servers write it.
     name: String,
     /// The number of its link.
@@ -62,7 +63,7 @@ struct Repair {
 
 /// What has come of a question to the peers.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Told {
+pub(super) struct PeerAnswer {
     pub(super) name: Guid,
     /// Empty if no peer knows the name.
     pub(super) records: Vec<Record>,
@@ -70,18 +71,18 @@ pub(super) struct Told {
 
 /// The other name servers.
 #[derive(Debug)]
-pub(super) struct Peers {
-    peers: Vec<Peer>,
+pub(super) struct PeerServers {
+    peers: Vec<PeerServer>,
     placement: Placement,
     /// Names that peers are asked for, and those that are asked next.
     asked: BTreeMap<Guid, VecDeque<usize>>,
-    told: VecDeque<Told>,
+    told: VecDeque<PeerAnswer>,
     due: Option<Time>,
 }
 
-impl Peers {
-    pub(super) fn none() -> Peers {
-        Peers {
+impl PeerServers {
+    pub(super) fn none() -> PeerServers {
+        PeerServers {
             peers: Vec::new(),
             placement: Placement::default(),
             asked: BTreeMap::new(),
@@ -96,7 +97,7 @@ impl Peers {
 
     pub(super) fn add(&mut self, name: String, link: u32, mut resolver: Resolver) {
         resolver.ask_as_peer(GIVE_UP_MS, PROBE_MS);
-        self.peers.push(Peer {
+        self.peers.push(PeerServer {
             name,
             link,
             port: None,
@@ -201,12 +202,12 @@ impl Peers {
         if self.asked.remove(&name).is_some() {
             let records = answer.binding.into_iter().chain(answer.providers);
             let records = records.collect();
-            self.told.push_back(Told { name, records });
+            self.told.push_back(PeerAnswer { name, records });
         }
     }
 
     /// Returns what peers have answered.
-    pub(super) fn poll(&mut self) -> Option<Told> {
+    pub(super) fn poll(&mut self) -> Option<PeerAnswer> {
         self.told.pop_front()
     }
 
@@ -259,6 +260,15 @@ impl Peers {
                         code: Rejection::Unreachable | Rejection::Busy,
                         ..
                     } => self.peers[index].has_missed = true,
+                    // It has a newer one, or a revocation.
+                    ResolverEvent::Refused {
+                        guid,
+                        code:
+                            Rejection::Server {
+                                code: Code::Stale | Code::Revoked,
+                                ..
+                            },
+                    } => drop(self.ask(now, guid)),
                     ResolverEvent::Registered { .. }
                     | ResolverEvent::Refused { .. }
                     | ResolverEvent::Changed { .. }
@@ -335,8 +345,8 @@ mod tests {
     use crate::client::ResolverConfig;
     use whimbrel_core::SeededRng;
 
-    fn peers(names: &[&str], own: Option<&str>, copies: usize) -> Peers {
-        let mut peers = Peers::none();
+    fn peers(names: &[&str], own: Option<&str>, copies: usize) -> PeerServers {
+        let mut peers = PeerServers::none();
         let own = own.map(str::to_owned);
         peers.set_placement(Placement { own, copies });
         for (link, name) in (0..).zip(names) {
