@@ -66,7 +66,7 @@ pub(crate) enum Command {
     /// Publish files and folders, and serve them until Ctrl-C
     Serve(serve::Serve),
     /// Publish a pointer to a file or a folder: its name stays while the content changes
-    Publish(pointers::Publish),
+    Publish(pointers::PublishPointer),
     /// Fetch a file or a folder by its name
     #[command(after_help = format!("Example:\n  whimbrel get 6b1e...c2 -o film.mkv\n\n{}", exit::HELP))]
     Get(get::Get),

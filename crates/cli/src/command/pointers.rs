@@ -80,7 +80,7 @@ impl NameServers {
 /// A pointer to what is offered.
 #[derive(Args, Debug, Clone, Default)]
 pub(crate) struct Pointing {
-    /// Publish a pointer to it: others `get OWNER/ALIAS`, whatever the content is then
+    /// PublishPointer a pointer to it: others `get OWNER/ALIAS`, whatever the content is then
     #[arg(long = "as", value_name = "ALIAS")]
     alias: Option<Alias>,
     /// The key whose pointer it is; it is created if it does not exist. Default: --key, or one key of this
@@ -97,7 +97,7 @@ pub(crate) struct Pointing {
     after_help = "Examples:\n  whimbrel publish --as films films/\n  whimbrel publish --as films --remove\n\n\
                   It publishes the pointer and ends; `whimbrel serve --as films films/` serves the content as well."
 )]
-pub(crate) struct Publish {
+pub(crate) struct PublishPointer {
     /// A file or a folder, or a content's name
     #[arg(required_unless_present = "remove", conflicts_with = "remove")]
     what: Option<PathBuf>,
@@ -114,7 +114,7 @@ pub(crate) struct Publish {
     json: bool,
 }
 
-pub(crate) fn publish(arguments: Publish) -> Outcome {
+pub(crate) fn publish(arguments: PublishPointer) -> Outcome {
     let stop = stop_flag()?;
     let pointing = &arguments.pointing;
     let alias = pointing.alias.clone();
@@ -135,7 +135,7 @@ pub(crate) fn publish(arguments: Publish) -> Outcome {
         until: Instant::now() + arguments.timeout.0,
         stop: &stop,
     };
-    let work = Work {
+    let work = PublishedPointer {
         keys: pointing.keys(None)?,
         pointer: Pointer {
             alias,
@@ -208,7 +208,7 @@ impl Pointing {
             let text = "a pointer leads to one file or folder: serve a folder that holds them, or run a command for each";
             return Err(Failure::new(Exit::Usage, text));
         };
-        let work = Work {
+        let work = PublishedPointer {
             keys: self.keys(of_host)?,
             pointer: Pointer {
                 alias,
@@ -232,14 +232,14 @@ impl Pointing {
 }
 
 /// A pointer that is being published.
-struct Work {
+struct PublishedPointer {
     keys: KeyPair,
     pointer: Pointer,
     servers: NameServers,
     json: bool,
 }
 
-impl Work {
+impl PublishedPointer {
     fn shown(&self) -> String {
         format!("{}/{}", self.keys.guid(), self.pointer.alias)
     }
