@@ -9,6 +9,7 @@
 mod budgets;
 mod config;
 mod cookies;
+mod lists;
 mod lookups;
 mod peers;
 mod pushes;
@@ -407,6 +408,7 @@ impl<S: Store> Server<S> {
             Message::Watch { .. }
             | Message::Unwatch { .. }
             | Message::PushAck { .. }
+            | Message::List { .. }
                 if !validated =>
             {
                 self.refuse(port, frame.id, Code::NeedCookie);
@@ -419,11 +421,13 @@ impl<S: Store> Server<S> {
                 self.send(port, frame.id, Code::Ok, Message::UnwatchAnswer { guid });
             }
             Message::PushAck { guid } => self.push_acknowledged(now, port, frame.id, guid),
+            Message::List { after } => self.list(port, frame.id, after),
             Message::LookupAnswer { .. }
             | Message::InsertAnswer { .. }
             | Message::WatchAnswer { .. }
             | Message::UnwatchAnswer { .. }
             | Message::Push { .. }
+            | Message::ListAnswer { .. }
             | Message::Refused => self.counters.malformed_frames += 1,
         }
     }

@@ -11,7 +11,7 @@ use std::path::Path;
 use support::{EPOCH, binding, keys, router, said};
 use whimbrel_core::Guid;
 use whimbrel_gnrs::wire::{Code, Frame, Message, Page, RecordBuffer};
-use whimbrel_gnrs::{Address, Pointer, Record, RecordView, Statement};
+use whimbrel_gnrs::{Address, Pointer, Record, RecordKey, RecordView, Statement};
 
 /// Returns the name, frame and meaning of each example in the file.
 fn examples() -> Vec<(&'static str, Vec<u8>, String)> {
@@ -231,6 +231,31 @@ fn examples() -> Vec<(&'static str, Vec<u8>, String)> {
             ),
         ),
         (
+            "list",
+            frame(
+                10,
+                cookie,
+                Code::Ok,
+                Message::List {
+                    after: RecordKey {
+                        subject: content,
+                        provider: guid,
+                    },
+                },
+            ),
+        ),
+        (
+            "list-answer",
+            frame(
+                10,
+                cookie,
+                Code::Ok,
+                Message::ListAnswer {
+                    records: one.list(),
+                },
+            ),
+        ),
+        (
             "refused-need-cookie",
             frame(5, cookie, Code::NeedCookie, Message::Refused),
         ),
@@ -289,6 +314,13 @@ fn meaning(frame: &Frame<'_>) -> String {
         Message::Push { guid, records } => {
             list.extend(records.iter());
             format!("PUSH guid={guid}")
+        }
+        Message::List { after } => {
+            format!("LIST subject={} provider={}", after.subject, after.provider)
+        }
+        Message::ListAnswer { records } => {
+            list.extend(records.iter());
+            "LIST-ANSWER".to_string()
         }
         Message::Refused => "REFUSED".to_string(),
     };
