@@ -15,6 +15,7 @@
 //! | [`diagnostics`] | standard error and standard output, which never hold up a program |
 //! | [`name_server`] | a name server, and the local programs that ask for its state |
 //! | [`name_store`] | a name server's records on disk or in memory |
+//! | [`name_copy`] | all records of a name server on this machine, and a file of them |
 //! | [`name_client`] | queries to name servers, for programs that are neither host nor router |
 //! | [`pointers`] | pointers of keys: publishing one, and finding its newest version |
 //! | [`ndn`] | a router's NDN plane: machine, sockets |
@@ -49,6 +50,7 @@ pub mod local_client;
 pub mod machine;
 pub mod metrics;
 pub mod name_client;
+pub mod name_copy;
 pub mod name_server;
 pub mod name_store;
 pub mod ndn;

@@ -1,12 +1,12 @@
 //! Queries to name servers, from a program that is neither host nor router.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use whimbrel_core::{Guid, PortOrigin, SeededRng};
 use whimbrel_gnrs::{
-    Answer, Failure, LoneResolver, Lookup, Record, Rejection, Resolver, ResolverConfig,
+    Answer, Failure, LoneResolver, Lookup, Record, RecordKey, Rejection, Resolver, ResolverConfig,
     ResolverEvent,
 };
 use whimbrel_io::{Clock, EventLoop, IoError, Neighbour, UdpConfig};
@@ -32,6 +32,20 @@ impl NamePatience<'_> {
     pub fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed) || Instant::now() >= self.until
     }
+}
+
+/// Records that are registered at a time.
+const AT_ONCE: usize = 256;
+
+/// What has become of records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Registered {
+    /// Records that a server has, or had before.
+    pub stored: usize,
+    /// Records that were refused.
+    pub refused: usize,
+    /// The last reason.
+    pub last_refusal: Option<Rejection>,
 }
 
 /// The state of a lookup.
@@ -149,6 +163,55 @@ impl NameClient {
             }
         }
         Ok(None)
+    }
+
+    /// Registers records, many at a time, and waits for all outcomes. Returns the number of those that are
+    /// stored, and the last refusal; `None` if there are not all in time.
+    pub fn register_all(
+        &mut self,
+        records: impl IntoIterator<Item = Record>,
+        patience: NamePatience<'_>,
+    ) -> Result<Option<Registered>, IoError> {
+        let mut records = records.into_iter();
+        let mut waiting: BTreeMap<RecordKey, Record> = BTreeMap::new();
+        let mut done = Registered::default();
+        loop {
+            while waiting.len() < AT_ONCE
+                && let Some(record) = records.next()
+            {
+                let now = self.event_loop.clock().now();
+                waiting.insert(record.filed_under(), record.clone());
+                self.event_loop.machine_mut().0.insert(now, record);
+            }
+            if waiting.is_empty() {
+                return Ok(Some(done));
+            }
+            if patience.is_over() {
+                return Ok(None);
+            }
+            for event in self.events(LOOK)? {
+                let (subject, refusal) = match event {
+                    ResolverEvent::Registered { guid, .. } => (guid, None),
+                    ResolverEvent::Refused { guid, code } => (guid, Some(code)),
+                    _ => continue,
+                };
+                // The records of a subject are told apart by nothing but their order.
+                let first = waiting.range(RecordKey::binding(subject)..).next();
+                let Some(key) = first
+                    .map(|(key, _)| *key)
+                    .filter(|it| it.subject == subject)
+                else {
+                    continue;
+                };
+                waiting.remove(&key);
+                match refusal {
+                    None => done.stored += 1,
+                    Some(code) => {
+                        (done.refused, done.last_refusal) = (done.refused + 1, Some(code))
+                    }
+                }
+            }
+        }
     }
 
     /// Follows a name: [`NameClient::events`] returns its changes.

@@ -16,6 +16,7 @@ pub(crate) mod identity;
 pub(crate) mod interfaces;
 pub(crate) mod keys;
 pub(crate) mod lab;
+mod name_copies;
 pub(crate) mod names;
 pub(crate) mod ndn;
 pub(crate) mod node;

@@ -14,9 +14,10 @@ use whimbrel_node::config::{Draft, Kind, Remote, listen_address};
 use whimbrel_node::name_client::{NamePatience, Resolution};
 use whimbrel_node::place::{Places, daemon_socket};
 
+use super::name_copies::{Backup, Move, Restore};
 use super::pointers::{self, NameServers};
 use super::status::{self, Status};
-use super::{Outcome, directory, json_line, out, stop_flag};
+use super::{Outcome, directory, json_line, name_copies, out, stop_flag};
 use crate::exit::{Exit, Failure};
 use crate::logging::note;
 
@@ -40,6 +41,18 @@ pub(crate) enum GnrsCommand {
     /// Show the addresses of a name, again at each change, until Ctrl-C
     #[command(after_help = "Example:\n  whimbrel gnrs watch --server 192.0.2.1:4720 6b1e...c2")]
     Watch(Lookup),
+    /// Write all records of a name server on this machine to a file, while it serves
+    #[command(after_help = "Example:\n  whimbrel gnrs backup names.backup")]
+    Backup(Backup),
+    /// Register the records of a backup with a name server
+    #[command(after_help = "Example:\n  whimbrel gnrs restore names.backup")]
+    Restore(Restore),
+    /// Register all records of a name server on this machine with another one, while both serve
+    #[command(
+        after_help = "Example, from a file to a cluster:\n  whimbrel gnrs serve --listen 0.0.0.0:4721 --store redis://a.example,b.example\n  \
+                      whimbrel gnrs move --to 127.0.0.1:4721"
+    )]
+    Move(Move),
     /// Show records, clients and counters of the name server on this machine
     #[command(after_help = "Example:\n  whimbrel gnrs status --json | jq .counters")]
     Status(Status),
@@ -99,6 +112,9 @@ pub(crate) fn run(command: GnrsCommand) -> Outcome {
         GnrsCommand::Serve(arguments) => serve(arguments),
         GnrsCommand::Lookup(arguments) => lookup(&arguments),
         GnrsCommand::Watch(arguments) => watch(&arguments),
+        GnrsCommand::Backup(arguments) => name_copies::backup(&arguments),
+        GnrsCommand::Restore(arguments) => name_copies::restore(&arguments),
+        GnrsCommand::Move(arguments) => name_copies::move_records(&arguments),
         GnrsCommand::Status(arguments) => status::show(
             &arguments,
             daemon_socket(Places::gnrs_socket),
