@@ -20,6 +20,15 @@ pub(crate) fn bar(is_shown: bool, hz: u8) -> ProgressBar {
     ProgressBar::with_draw_target(None, draw_target(is_shown, hz))
 }
 
+/// Returns a sign that something goes on, with a prefix and a message.
+pub(crate) fn spinner(quiet: bool) -> ProgressBar {
+    let spinner = bar(!quiet, 4);
+    let style = ProgressStyle::with_template("{spinner} {elapsed} {prefix}: {wide_msg}");
+    spinner.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    spinner.enable_steady_tick(Duration::from_millis(250));
+    spinner
+}
+
 /// Returns what bars are drawn on: standard error if it is a terminal, unless `--quiet`.
 pub(crate) fn draw_target(is_shown: bool, hz: u8) -> ProgressDrawTarget {
     match is_shown && shows_progress() {

@@ -1,5 +1,9 @@
 //! `names`: aliases in the place of names, and directories that others have signed.
-#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test with real processes"
+)]
 
 mod support;
 

@@ -1,5 +1,9 @@
 //! `gnrs backup`, `restore` and `move`: the records of a name server that serves.
-#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test with real processes"
+)]
 
 mod support;
 

@@ -101,7 +101,7 @@ impl SignedDirectory {
             if alias == "signature" && name.len() == 2 * Signature::LEN {
                 let signature = signature(name).ok_or(DirectoryError::Line(line))?;
                 let at = text.rfind("signature ").unwrap_or_default();
-                let signed = text[..at].as_bytes();
+                let signed = &text.as_bytes()[..at];
                 let verdict = key.verify(CONTEXT, signed, &signature);
                 let is_last = text[at..].lines().count() == 1;
                 if verdict.is_err() || !is_last {

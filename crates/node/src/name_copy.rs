@@ -63,8 +63,8 @@ impl RecordLister {
         })
     }
 
-    /// Returns the next records; none at the end.
-    pub fn next(&mut self) -> Result<Vec<Record>, ListError> {
+    /// Returns the next records, as many as fit into a frame; none at the end.
+    pub fn next_part(&mut self) -> Result<Vec<Record>, ListError> {
         for _ in 0..TRIES {
             let id = u64::from_ne_bytes(random_bytes()?);
             let mut request = Vec::new();

@@ -98,7 +98,8 @@ pub fn current_name(
 pub fn find(
     client: &mut NameClient,
     known: &KnownPointers,
-    (owner, alias): (Guid, &Alias),
+    owner: Guid,
+    alias: &Alias,
     patience: NamePatience<'_>,
     told: &mut dyn FnMut(Guid, Guid),
 ) -> Result<FoundPointer, PointerError> {
@@ -115,7 +116,7 @@ pub fn find(
     if answered {
         let current = current_name(client, owner, patience, told)?;
         if current != owner {
-            return find(client, known, (current, alias), patience, told);
+            return find(client, known, current, alias, patience, told);
         }
     }
     let before = known.newest(&owner, alias);

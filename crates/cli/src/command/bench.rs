@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
 use whimbrel_bench::ndn::{self, ConsumerOptions, ProducerOptions, SoakOptions};
 use whimbrel_bench::peer::{self, PeerCarrier, PeerEnd};
 use whimbrel_bench::{BenchError, BenchOptions, Part};
@@ -14,7 +13,7 @@ use whimbrel_node::exact_json;
 
 use super::{Outcome, bench_grid, json_line, out};
 use crate::exit::{Exit, Failure};
-use crate::progress;
+use crate::progress::spinner;
 
 /// Shown below `--help`.
 pub(crate) const HELP: &str = "Example:\n  whimbrel bench loss outage --backend sim\n\n\
@@ -334,12 +333,4 @@ fn measure(arguments: Bench) -> Outcome {
         (true, 1..) if arguments.strict => Exit::Missed,
         (true, _) => Exit::Done,
     })
-}
-
-pub(super) fn spinner(quiet: bool) -> ProgressBar {
-    let spinner = progress::bar(!quiet, 4);
-    let style = ProgressStyle::with_template("{spinner} {elapsed} {prefix}: {wide_msg}");
-    spinner.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-    spinner.enable_steady_tick(Duration::from_millis(250));
-    spinner
 }

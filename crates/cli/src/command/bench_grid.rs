@@ -7,9 +7,9 @@ use clap::{Args, ValueEnum};
 use whimbrel_bench::grid::{self, GridLaw, GridOptions};
 use whimbrel_lab::study::Backend;
 
-use super::bench::spinner;
 use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
+use crate::progress::spinner;
 
 /// Shown below `--help`.
 pub(super) const HELP: &str = "Example:\n  whimbrel bench grid --random 200 --seed 7\n\n\

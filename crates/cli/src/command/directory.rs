@@ -17,9 +17,9 @@ use whimbrel_node::config::NamedRemote;
 use whimbrel_node::directory::{DirectoryFile, DirectoryFileError, ResolveError, resolve};
 use whimbrel_node::keys;
 
-use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
 use crate::logging::note;
+use crate::results::{Outcome, json_line, out};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum NamesCommand {

@@ -18,9 +18,9 @@ use whimbrel_node::name_client::NamePatience;
 use whimbrel_node::pointers::unix_ms;
 
 use super::pointers::NameServers;
-use super::{Outcome, json_line, out, stop_flag};
 use crate::exit::{Exit, Failure};
 use crate::logging::note;
+use crate::results::{Outcome, json_line, out, stop_flag};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum IdCommand {

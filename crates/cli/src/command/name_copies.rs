@@ -12,9 +12,9 @@ use whimbrel_node::name_client::{NameClient, NamePatience, Registered};
 use whimbrel_node::name_copy::{ListError, RecordLister, RecordWriter, read_records};
 use whimbrel_node::pointers::unix_ms;
 
-use super::{Outcome, out, stop_flag};
 use crate::exit::{Exit, Failure};
 use crate::logging::note;
+use crate::results::{Outcome, out, stop_flag};
 
 /// A server that takes nothing for so long is gone.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -75,7 +75,7 @@ pub(super) fn backup(arguments: &Backup) -> Outcome {
     let unwritten = |error| Failure::new(Exit::Write, format!("cannot write {file}: {error}"));
     let mut lister = RecordLister::new(arguments.server)?;
     // A server that does not answer leaves no file.
-    let mut records = lister.next()?;
+    let mut records = lister.next_part()?;
     let mut writer = RecordWriter::create(&arguments.file).map_err(unwritten)?;
     let (now_ms, mut count) = (unix_ms(), 0);
     while !records.is_empty() {
@@ -87,7 +87,7 @@ pub(super) fn backup(arguments: &Backup) -> Outcome {
             let _ = std::fs::remove_file(&arguments.file);
             return Ok(Exit::Interrupted);
         }
-        records = lister.next()?;
+        records = lister.next_part()?;
     }
     writer.finish().map_err(unwritten)?;
     out(&format!("{file}: {count} records\n"));
@@ -126,7 +126,7 @@ pub(super) fn move_records(arguments: &Move) -> Outcome {
         let mut part = Vec::new();
         let now_ms = unix_ms();
         loop {
-            let records = lister.next()?;
+            let records = lister.next_part()?;
             let is_end = records.is_empty();
             let mut is_new = |it: &Record| {
                 !it.is_expired(now_ms)

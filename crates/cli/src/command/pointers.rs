@@ -21,9 +21,10 @@ use whimbrel_node::place::Places;
 use whimbrel_node::pointers::{self, FoundPointer, KnownPointers, PointerError, RENEWAL, unix_ms};
 use whimbrel_node::shelf::{Shelf, Shelved};
 
-use super::{Outcome, directory, out, stop_flag, tell, tell_json};
+use super::directory;
 use crate::exit::{Exit, Failure};
 use crate::logging::note;
+use crate::results::{Outcome, out, stop_flag, tell, tell_json};
 
 /// Time between two tries to publish, while `serve` runs.
 const RETRY: Duration = Duration::from_secs(5);
@@ -390,9 +391,15 @@ impl PointerName {
             stop,
         };
         let known = KnownPointers::of_this_user();
-        let place = (self.owner, &self.alias);
         let mut client = servers.client()?;
-        let found = pointers::find(&mut client, &known, place, patience, &mut succeeded);
+        let found = pointers::find(
+            &mut client,
+            &known,
+            self.owner,
+            &self.alias,
+            patience,
+            &mut succeeded,
+        );
         let found = found.map_err(|error| of_pointer(error, servers))?;
         let age = Duration::from_millis(unix_ms().saturating_sub(found.issued_ms));
         if let Some(json) = json {

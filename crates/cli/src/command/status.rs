@@ -14,6 +14,7 @@ use super::directory::shown;
 use super::ndn::status::{Forwarder, NdnStatus};
 use super::{Outcome, json_line, out, tcp_proxy};
 use crate::exit::{Exit, Failure, MANAGEMENT_HELP};
+use crate::results::Silence;
 
 /// How long to wait for a daemon's status.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -149,19 +150,6 @@ fn forwarder_runs() -> bool {
     NdnStatus::default()
         .ask()
         .is_ok_and(|found| found.is_ours())
-}
-
-/// Why a daemon tells nothing of itself.
-pub(super) enum Silence {
-    Cannot(LocalError),
-    /// It takes too long.
-    Mute,
-}
-
-impl From<LocalError> for Silence {
-    fn from(error: LocalError) -> Silence {
-        Silence::Cannot(error)
-    }
 }
 
 /// Returns the status of the daemon behind a socket, as JSON.

@@ -310,7 +310,7 @@ pub fn record() -> impl Strategy<Value = Record> {
                 },
             ),
             _ => {
-                let successor = (version > 2).then(|| Guid([version as u8; 32]));
+                let successor = (version > 2).then_some(Guid([version as u8; 32]));
                 // It outlives the run.
                 Record::revocation(&keys(owner), successor, EPOCH).unwrap()
             }
