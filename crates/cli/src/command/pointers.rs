@@ -30,6 +30,8 @@ use crate::results::{Outcome, out, stop_flag, tell, tell_json};
 const RETRY: Duration = Duration::from_secs(5);
 /// How long one try may take.
 const TRY: Duration = Duration::from_secs(10);
+/// How long a command waits to learn whether a name has a successor: it goes on without an answer.
+const CHECK: Duration = Duration::from_secs(2);
 /// Interval at which the stop flag is checked.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -468,7 +470,7 @@ pub(super) fn current_name(
         return Ok(name);
     }
     let patience = NamePatience {
-        until: Instant::now() + TRY,
+        until: Instant::now() + CHECK,
         stop,
     };
     let current = pointers::current_name(&mut servers.client()?, name, patience, &mut succeeded);
