@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use whimbrel_gnrs::Record;
+use whimbrel_gnrs::{Pointer, Record};
 use whimbrel_gnrs::wire::Frame;
 
 fuzz_target!(|data: &[u8]| {
@@ -13,5 +13,10 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(record) = Record::parse(data) {
         assert_eq!(record.as_bytes(), data);
         let _ = record.verify(1_767_225_600_000);
+        let place = record.filed_under();
+        if let Some(pointer) = record.as_pointer() {
+            assert_eq!(place, Pointer::key_of(&record.signer(), &pointer.alias));
+        }
+        let _ = record.successor();
     }
 });

@@ -8,8 +8,8 @@ use serde::de::{IntoDeserializer, value};
 use whimbrel_node::config::{NamedRemote, PostQuantum};
 
 use crate::command::{
-    bench, configure, demo, doctor, get, identity, inbox, keys, lab, names, ndn, node, perf, ping,
-    push, serve, shell, status, study, tcp_proxy,
+    bench, configure, demo, directory, doctor, get, identity, inbox, keys, lab, names, ndn, node,
+    perf, ping, pointers, push, serve, shell, status, study, tcp_proxy,
 };
 use crate::exit;
 use crate::logging::Logging;
@@ -65,6 +65,8 @@ pub(crate) enum Command {
     Receive(get::Get),
     /// Publish files and folders, and serve them until Ctrl-C
     Serve(serve::Serve),
+    /// Publish a pointer to a file or a folder: its name stays while the content changes
+    Publish(pointers::PublishPointer),
     /// Fetch a file or a folder by its name
     #[command(after_help = format!("Example:\n  whimbrel get 6b1e...c2 -o film.mkv\n\n{}", exit::HELP))]
     Get(get::Get),
@@ -86,6 +88,9 @@ pub(crate) enum Command {
     /// Create or show keys: the identities of hosts and routers
     #[command(subcommand)]
     Id(identity::IdCommand),
+    /// Aliases for names, so that nobody types 64 digits: add, list, remove, share
+    #[command(subcommand)]
+    Names(directory::NamesCommand),
     /// Ping a host or a router
     Ping(ping::Ping),
     /// Measure what the network carries between two hosts
@@ -167,7 +172,7 @@ pub(crate) struct HostAccess {
     /// Run without a daemon: be a host in this process, attached to the router at this address
     /// (host:port, ip://HOST or ether://[STATION%INTERFACE]). Only the router with this NAME is accepted
     /// there; without one, the name that was first proven at the address
-    #[arg(long, value_name = "[NAME@]HOST:PORT")]
+    #[arg(long, value_name = "[NAME@]HOST:PORT", value_parser = directory::remote)]
     pub(crate) router: Vec<NamedRemote>,
     /// The key of a host in this process; by default a new one for this run
     #[arg(long, value_name = "FILE", conflicts_with = "socket")]

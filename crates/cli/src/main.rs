@@ -5,7 +5,7 @@
     clippy::disallowed_methods,
     reason = "a program around the machines owns clocks and threads"
 )]
-// They panic where the stream cannot be written: `logging::say` and `command::out` do not.
+// They panic where the stream cannot be written: `logging::say` and `results::out` do not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![allow(
     rustdoc::broken_intra_doc_links,

@@ -1,8 +1,9 @@
-//! What commands return and print.
+//! What a command returns, what it prints, and the flag that stops it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use whimbrel_node::local_client::LocalError;
 use whimbrel_node::{diagnostics, exact_json};
 
 use crate::exit::{self, Exit, Failure};
@@ -59,5 +60,18 @@ pub(crate) fn out(text: &str) {
         failure.tell();
         logging::flush();
         std::process::exit(failure.exit.code().into());
+    }
+}
+
+/// Why a daemon tells nothing of itself.
+pub(crate) enum Silence {
+    Cannot(LocalError),
+    /// It takes too long.
+    Mute,
+}
+
+impl From<LocalError> for Silence {
+    fn from(error: LocalError) -> Silence {
+        Silence::Cannot(error)
     }
 }

@@ -17,7 +17,7 @@ use tokio::time::sleep;
 use whimbrel_core::Guid;
 use whimbrel_gnrs::record::VerifyError;
 use whimbrel_gnrs::store::{EngineStatus, Put, Reply, Ticket, Usage};
-use whimbrel_gnrs::{Kind, Record, RecordKey, StoreError};
+use whimbrel_gnrs::{Record, RecordKey, StoreError};
 
 use crate::config::ClusterConfig;
 use crate::connections::{Connections, Fault, Heard, Link};
@@ -339,7 +339,7 @@ impl Engine {
         let mut records = Vec::new();
         if let Value::BulkString(value) = binding {
             let record = keys::record_of_binding(value);
-            let right = |it: &Record| it.kind() == Kind::Binding && it.subject() == *subject;
+            let right = |it: &Record| it.filed_under() == RecordKey::binding(*subject);
             records.extend(self.verified(record.filter(right)));
         }
         if let Value::Array(values) = providers {
@@ -348,7 +348,8 @@ impl Engine {
                     continue;
                 };
                 let record = keys::record_of_provider(value);
-                let right = |it: &Record| it.kind() == Kind::Provider && it.subject() == *subject;
+                let right =
+                    |it: &Record| it.subject() == *subject && !it.filed_under().provider.is_none();
                 records.extend(self.verified(record.filter(right)));
             }
         }

@@ -85,8 +85,11 @@ pub(crate) fn channel(subject: &Guid) -> Vec<u8> {
 pub(crate) fn place(record: &Record) -> (Vec<u8>, String) {
     let subject = record.subject();
     match record.kind() {
-        Kind::Binding => (binding(&subject), String::new()),
-        Kind::Provider => (providers(&subject), record.signer().to_string()),
+        Kind::Binding | Kind::Revocation => (binding(&subject), String::new()),
+        Kind::Provider | Kind::Pointer => {
+            let field = record.filed_under().provider;
+            (providers(&subject), field.to_string())
+        }
     }
 }
 

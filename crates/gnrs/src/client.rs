@@ -138,6 +138,8 @@ pub struct Resolver {
     changed: BTreeSet<Guid>,
     counters: ResolverCounters,
     now: Time,
+    /// Servers are asked for their own records: they do not ask their peers.
+    own_records: bool,
 }
 
 /// A name that the owner follows until it unwatches it.
@@ -189,6 +191,7 @@ impl Resolver {
             changed: BTreeSet::new(),
             counters: ResolverCounters::default(),
             now: Time::ZERO,
+            own_records: false,
             config,
         }
     }
@@ -196,6 +199,14 @@ impl Resolver {
     /// Judges records by another clock from now on, after a step of the system's.
     pub fn set_wall_clock(&mut self, clock: WallClock) {
         self.clock = clock;
+    }
+
+    /// Asks as a peer of the server from now on: for its own records, for at most `give_up_ms`, and if it
+    /// is silent every `probe_ms`.
+    pub(crate) fn ask_as_peer(&mut self, give_up_ms: u64, probe_ms: u64) {
+        self.own_records = true;
+        self.config.give_up_ms = give_up_ms;
+        self.config.probe_interval_ms = probe_ms;
     }
 
     /// Adds the server at `port`, less preferred than those before it. It is used once the port is

@@ -5,7 +5,9 @@
 //! one cannot be replayed. [MFTP §3.3] describes how a router uses the answers.
 #![forbid(unsafe_code)]
 
+pub mod alias;
 pub mod client;
+pub mod directory;
 mod outbox;
 mod quota;
 pub mod record;
@@ -19,9 +21,9 @@ pub use client::{
 };
 pub use quota::Quotas;
 pub use record::{
-    Address, DecodeError, Kind, MAX_ADDRESSES, MAX_PROVIDER_LIFETIME_MS, Record, RecordKey,
-    RecordView, Statement, StatementError, VerifyError,
+    Address, DecodeError, Kind, MAX_ADDRESSES, MAX_PROVIDER_LIFETIME_MS, Pointer, Record,
+    RecordKey, RecordView, Statement, StatementError, VerifyError,
 };
-pub use server::{Server, ServerConfig, ServerCounters, ServerEvent, ServerStatus};
+pub use server::{Placement, Server, ServerConfig, ServerCounters, ServerEvent, ServerStatus};
 pub use store::{DiskStore, InPlace, MemoryStore, Store, StoreError, StoreLimits};
 pub use whimbrel_core::identity::{KeyFileError, KeyPair, PublicKey, Signature, SignatureError};

@@ -1,9 +1,13 @@
 //! Signed records: the owner of a key states where its name is.
 //!
-//! Two kinds share one layout (`docs/protocols/gnrs.md`): the **binding** of a name that is a key's
-//! hash, and a **provider announcement**, which says that a content is available from the signer's
-//! addresses. The record is its canonical encoding: the signed bytes themselves are verified,
+//! Four kinds share one layout (`docs/protocols/gnrs.md`): the **binding** of a name that is a key's
+//! hash, a **provider announcement**, which says that a content is available from the signer's
+//! addresses, a **pointer** from a word of the signer to a content, and the **revocation** of a name.
+//! The record is its canonical encoding: the signed bytes themselves are verified,
 //! stored and forwarded.
+
+mod pointer;
+mod revocation;
 
 use core::fmt;
 
@@ -11,6 +15,9 @@ use bytes::Bytes;
 use whimbrel_core::Guid;
 
 use whimbrel_core::identity::{KeyPair, PublicKey, Signature, SignatureError};
+
+pub use pointer::Pointer;
+pub use revocation::{MAX_REVOCATION_LIFETIME_MS, VERSION_BOUND, revocation_file};
 
 /// Maximum of addresses in one record (the prototype [MF-PROTO, router] keeps 10 too).
 pub const MAX_ADDRESSES: usize = 10;
@@ -41,6 +48,12 @@ pub enum Kind {
     Binding,
     /// Content: the subject is its hash, and the signer claims to have it.
     Provider,
+    /// A content that the signer calls by an alias: the subject is that of all pointers of the signer
+    /// ([`Pointer::subject_of`]).
+    Pointer,
+    /// A name that is no longer its owner's: the subject is the hash of the signing key. It stands in the
+    /// place of the binding.
+    Revocation,
 }
 
 /// One network address: the GUID of an access router.
@@ -103,12 +116,14 @@ impl Statement {
     }
 }
 
-/// The key of a store: one per owner for a binding, one per provider for content.
+/// The key of a store: one per owner for a binding, one per provider for content, one per alias for
+/// pointers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RecordKey {
     /// The name of a lookup.
     pub subject: Guid,
-    /// The provider; [`Guid::NONE`] for a binding, which therefore sorts before every provider.
+    /// The provider, or the hash of a pointer's alias; [`Guid::NONE`] for a binding, which therefore sorts
+    /// before every provider.
     pub provider: Guid,
 }
 
@@ -132,7 +147,7 @@ pub type RecordView<'a> = Record<&'a [u8]>;
 impl Record {
     /// Signs the binding of `keys`' own name.
     pub fn binding(keys: &KeyPair, statement: &Statement) -> Result<Record, StatementError> {
-        Record::signed(Kind::Binding, keys.guid(), keys, statement)
+        Record::signed(Kind::Binding, keys.guid(), keys, statement, &[])
     }
 
     /// Signs the announcement that the holder of `keys` provides `content`.
@@ -141,7 +156,7 @@ impl Record {
         content: Guid,
         statement: &Statement,
     ) -> Result<Record, StatementError> {
-        Record::signed(Kind::Provider, content, keys, statement)
+        Record::signed(Kind::Provider, content, keys, statement, &[])
     }
 
     fn signed(
@@ -149,6 +164,7 @@ impl Record {
         subject: Guid,
         keys: &KeyPair,
         statement: &Statement,
+        body: &[u8],
     ) -> Result<Record, StatementError> {
         let count = statement.addresses.len();
         if count > MAX_ADDRESSES {
@@ -156,17 +172,18 @@ impl Record {
                 count,
             )));
         }
+        let mut flags = if statement.removed { FLAG_REMOVED } else { 0 };
+        if kind == Kind::Revocation && !body.is_empty() {
+            flags |= revocation::FLAG_SUCCEEDED;
+        }
         let mut bytes = Vec::with_capacity(FIXED_LEN + count * ADDRESS_LEN + Signature::LEN);
-        let kind = match kind {
-            Kind::Binding => 1,
-            Kind::Provider => 2,
+        let (kind, alias_len) = match kind {
+            Kind::Binding => (1, 0),
+            Kind::Provider => (2, 0),
+            Kind::Pointer => (3, body.len().saturating_sub(pointer::TARGET_LEN)),
+            Kind::Revocation => (4, 0),
         };
-        bytes.extend([
-            kind,
-            if statement.removed { FLAG_REMOVED } else { 0 },
-            count as u8,
-            0,
-        ]);
+        bytes.extend([kind, flags, count as u8, alias_len as u8]);
         bytes.extend(subject.0);
         bytes.extend(keys.public().0);
         for number in [statement.version, statement.issued_ms, statement.expires_ms] {
@@ -177,6 +194,7 @@ impl Record {
             bytes.push(address.preference);
             bytes.extend(address.weight.to_be_bytes());
         }
+        bytes.extend(body);
         let signature = keys.sign(CONTEXT, &bytes);
         bytes.extend(signature.0);
         Record::parse(Bytes::from(bytes)).map_err(StatementError::Invalid)
@@ -186,17 +204,10 @@ impl Record {
 impl<'a> RecordView<'a> {
     /// Splits one record off the front of `bytes`; returns it and the remaining bytes.
     pub fn split(bytes: &'a [u8]) -> Result<(RecordView<'a>, &'a [u8]), DecodeError> {
-        let count = usize::from(
-            *bytes
-                .get(2)
-                .ok_or(DecodeError::Length { len: bytes.len() })?,
-        );
-        if count > MAX_ADDRESSES {
-            return Err(DecodeError::TooManyAddresses(count));
-        }
-        let (record, rest) = bytes
-            .split_at_checked(FIXED_LEN + count * ADDRESS_LEN + Signature::LEN)
-            .ok_or(DecodeError::Length { len: bytes.len() })?;
+        let too_short = DecodeError::Length { len: bytes.len() };
+        let head = bytes.first_chunk().ok_or(too_short)?;
+        let length = FIXED_LEN + body_len(*head)? + Signature::LEN;
+        let (record, rest) = bytes.split_at_checked(length).ok_or(too_short)?;
         Ok((Record::parse(record)?, rest))
     }
 }
@@ -209,27 +220,30 @@ impl<B: AsRef<[u8]>> Record<B> {
         if raw.len() < RECORD_LEN.0 {
             return Err(DecodeError::Length { len: raw.len() });
         }
-        let count = usize::from(raw[2]);
-        if count > MAX_ADDRESSES {
-            return Err(DecodeError::TooManyAddresses(count));
-        }
-        if raw.len() != FIXED_LEN + count * ADDRESS_LEN + Signature::LEN {
+        if raw.len() != FIXED_LEN + body_len([raw[0], raw[1], raw[2], raw[3]])? + Signature::LEN {
             return Err(DecodeError::Length { len: raw.len() });
         }
-        if !matches!(raw[0], 1 | 2) {
-            return Err(DecodeError::UnknownKind(raw[0]));
-        }
-        if raw[1] & !FLAG_REMOVED != 0 || raw[3] != 0 {
+        let known = match record.kind() {
+            Kind::Revocation => revocation::FLAG_SUCCEEDED,
+            _ => FLAG_REMOVED,
+        };
+        if raw[1] & !known != 0 {
             return Err(DecodeError::UnknownFlags);
         }
-        if record.is_removal() && count != 0 {
+        record.check_version()?;
+        if record.kind() == Kind::Pointer {
+            let pointer = record.as_pointer().ok_or(DecodeError::Alias)?;
+            if pointer.content.is_none() != record.is_removal() {
+                return Err(DecodeError::NoName);
+            }
+        } else if record.is_removal() && raw[2] != 0 {
             return Err(DecodeError::RemovedWithAddresses);
         }
         if record.subject().is_none() || record.addresses().any(|address| address.na.is_none()) {
             return Err(DecodeError::NoName);
         }
         match record.expires_ms().checked_sub(record.issued_ms()) {
-            Some(1..=MAX_LIFETIME_MS) => Ok(record),
+            Some(life) if (1..=record.max_lifetime_ms()).contains(&life) => Ok(record),
             _ => Err(DecodeError::Lifetime),
         }
     }
@@ -241,10 +255,11 @@ impl<B: AsRef<[u8]>> Record<B> {
 
     /// Returns its kind.
     pub fn kind(&self) -> Kind {
-        if self.array::<1>(0) == [1] {
-            Kind::Binding
-        } else {
-            Kind::Provider
+        match self.array::<1>(0) {
+            [1] => Kind::Binding,
+            [2] => Kind::Provider,
+            [3] => Kind::Pointer,
+            _ => Kind::Revocation,
         }
     }
 
@@ -254,7 +269,7 @@ impl<B: AsRef<[u8]>> Record<B> {
     }
 
     /// Returns the name that it describes: the signer's own for a binding, the content's for a
-    /// provider.
+    /// provider, [`Pointer::subject_of`] the signer's for a pointer.
     pub fn subject(&self) -> Guid {
         Guid(self.array(4))
     }
@@ -264,21 +279,27 @@ impl<B: AsRef<[u8]>> Record<B> {
         PublicKey(self.array(36))
     }
 
-    /// Returns the name of the signer: the subject of a binding, the provider of content.
+    /// Returns the name of the signer: the subject of a binding, the provider of content, the owner of a
+    /// pointer.
     pub fn signer(&self) -> Guid {
         match self.kind() {
-            Kind::Binding => self.subject(),
-            Kind::Provider => self.key().guid(),
+            Kind::Binding | Kind::Revocation => self.subject(),
+            Kind::Provider | Kind::Pointer => self.key().guid(),
         }
     }
 
     /// Returns its key in a store.
     pub fn filed_under(&self) -> RecordKey {
         match self.kind() {
-            Kind::Binding => RecordKey::binding(self.subject()),
+            Kind::Binding | Kind::Revocation => RecordKey::binding(self.subject()),
             Kind::Provider => RecordKey {
                 subject: self.subject(),
                 provider: self.key().guid(),
+            },
+            Kind::Pointer => match self.as_pointer() {
+                Some(pointer) => Pointer::key_of(&self.key().guid(), &pointer.alias),
+                // `parse` refuses it.
+                None => RecordKey::binding(self.subject()),
             },
         }
     }
@@ -306,7 +327,7 @@ impl<B: AsRef<[u8]>> Record<B> {
     /// Returns the addresses in the signer's order; an empty list means "disconnected" (or
     /// removed).
     pub fn addresses(&self) -> impl Iterator<Item = Address> + '_ {
-        let end = self.as_bytes().len().saturating_sub(Signature::LEN);
+        let end = FIXED_LEN + usize::from(self.array::<1>(2)[0]) * ADDRESS_LEN;
         let list = self.as_bytes().get(FIXED_LEN..end).unwrap_or_default();
         list.as_chunks::<ADDRESS_LEN>().0.iter().map(|entry| {
             let (na, rest) = entry.split_at(Guid::LEN);
@@ -332,7 +353,12 @@ impl<B: AsRef<[u8]>> Record<B> {
             return Err(VerifyError::TooLong);
         }
         let key = self.key();
-        if self.kind() == Kind::Binding && key.guid() != self.subject() {
+        let own = match self.kind() {
+            Kind::Binding | Kind::Revocation => Some(key.guid()),
+            Kind::Provider => None,
+            Kind::Pointer => Some(Pointer::subject_of(&key.guid())),
+        };
+        if own.is_some_and(|own| own != self.subject()) {
             return Err(VerifyError::WrongKey);
         }
         let raw = self.as_bytes();
@@ -352,6 +378,18 @@ impl<B: AsRef<[u8]>> Record<B> {
     /// Returns a copy that owns its bytes.
     pub fn to_owned(&self) -> Record {
         Record(Bytes::copy_from_slice(self.as_bytes()))
+    }
+
+    fn max_lifetime_ms(&self) -> u64 {
+        match self.kind() {
+            Kind::Revocation => MAX_REVOCATION_LIFETIME_MS,
+            _ => MAX_LIFETIME_MS,
+        }
+    }
+
+    fn body_len(&self) -> usize {
+        let length = self.as_bytes().len();
+        length.saturating_sub(FIXED_LEN + Signature::LEN)
     }
 
     // `parse` has checked the length, so the zeros are never seen.
@@ -377,6 +415,23 @@ impl<B: AsRef<[u8]>> fmt::Debug for Record<B> {
     }
 }
 
+/// Returns the number of bytes between the header of a record, which begins so, and its signature.
+fn body_len(head: [u8; 4]) -> Result<usize, DecodeError> {
+    let [kind, flags, count, alias_len] = head;
+    match (kind, usize::from(count), alias_len) {
+        (1..=4, count, _) if count > MAX_ADDRESSES => Err(DecodeError::TooManyAddresses(count)),
+        (1 | 2, count, 0) => Ok(count * ADDRESS_LEN),
+        (1 | 2, ..) => Err(DecodeError::UnknownFlags),
+        (3, 0, alias_len) => pointer::body_len(alias_len),
+        (4, 0, 0) => Ok(match flags & revocation::FLAG_SUCCEEDED {
+            0 => 0,
+            _ => Guid::LEN,
+        }),
+        (3 | 4, ..) => Err(DecodeError::PointerWithAddresses),
+        _ => Err(DecodeError::UnknownKind(kind)),
+    }
+}
+
 /// Why bytes are not a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
@@ -386,7 +441,7 @@ pub enum DecodeError {
         /// How many bytes there were.
         len: usize,
     },
-    /// Neither a binding nor a provider announcement.
+    /// None of the kinds.
     #[error("record kind {0} is unknown")]
     UnknownKind(u8),
     /// A reserved bit is set.
@@ -398,9 +453,18 @@ pub enum DecodeError {
     /// A removal with addresses.
     #[error("a removal must not have addresses")]
     RemovedWithAddresses,
-    /// The subject or an address is all zero.
-    #[error("the subject or an address is the all-zero name")]
+    /// A pointer or a revocation with addresses.
+    #[error("a pointer or a revocation must not have addresses")]
+    PointerWithAddresses,
+    /// What a pointer is called is not an alias.
+    #[error("the word of a pointer is not an alias")]
+    Alias,
+    /// The subject, an address or the content of a pointer is all zero.
+    #[error("the subject, an address or the content is the all-zero name")]
     NoName,
+    /// A version that only revocations have, or that they do not have.
+    #[error("the greatest versions are for revocations")]
+    Version,
     /// Expiry is not after the issue, or more than [`MAX_LIFETIME_MS`] after it.
     #[error("the lifetime of a record must be 1 ms to 30 days")]
     Lifetime,
@@ -526,7 +590,8 @@ mod tests {
             KeyPair::from_secret(&[1; 32]),
             KeyPair::from_secret(&[2; 32]),
         );
-        let record = Record::signed(Kind::Binding, theirs.guid(), &mine, &said(vec![])).unwrap();
+        let record =
+            Record::signed(Kind::Binding, theirs.guid(), &mine, &said(vec![]), &[]).unwrap();
         assert_eq!(record.verify(NOW), Err(VerifyError::WrongKey));
     }
 

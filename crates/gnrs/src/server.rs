@@ -9,7 +9,9 @@
 mod budgets;
 mod config;
 mod cookies;
+mod lists;
 mod lookups;
+mod peers;
 mod pushes;
 mod updates;
 mod waiting;
@@ -22,6 +24,7 @@ use whimbrel_core::{
     TimerQueue, Transmit, WallClock,
 };
 
+use crate::client::Resolver;
 use crate::outbox::Outbox;
 use crate::store::{Reply, Request, Store, StoreError, StoreEvent};
 use crate::wire::{Code, Frame, Message, RecordBuffer, WireError, refusable_id};
@@ -29,6 +32,8 @@ use crate::wire::{Code, Frame, Message, RecordBuffer, WireError, refusable_id};
 use budgets::Budgets;
 pub use config::{ServerConfig, ServerCounters, ServerStatus};
 use cookies::{Cookies, Secret};
+use peers::PeerServers;
+pub use peers::Placement;
 use updates::Update;
 use waiting::{Asked, Waiting};
 use watches::Watches;
@@ -58,6 +63,7 @@ pub struct Server<S> {
     updates: Vec<Update>,
     /// Requests under way at the store.
     waiting: Waiting,
+    peers: PeerServers,
     budgets: Budgets,
     page: RecordBuffer,
     store_failed: bool,
@@ -98,6 +104,7 @@ impl<S: Store> Server<S> {
             timers,
             updates: Vec::new(),
             waiting: Waiting::new(config.max_waiting),
+            peers: PeerServers::none(),
             budgets: Budgets::default(),
             page: RecordBuffer::default(),
             store_failed: false,
@@ -110,6 +117,17 @@ impl<S: Store> Server<S> {
     /// Judges records by another clock from now on, after a step of the system's.
     pub fn set_wall_clock(&mut self, clock: WallClock) {
         self.clock = clock;
+        self.peers.set_wall_clock(clock);
+    }
+
+    /// Adds another name server, at the end of configured link `link`. `name` is what all servers call it.
+    pub fn add_peer(&mut self, name: String, link: u32, resolver: Resolver) {
+        self.peers.add(name, link, resolver);
+    }
+
+    /// Sets which servers have copies of a record; by default all.
+    pub fn set_placement(&mut self, placement: Placement) {
+        self.peers.set_placement(placement);
     }
 
     /// Returns the counters since the start.
@@ -129,6 +147,7 @@ impl<S: Store> Server<S> {
             waiting: self.waiting.len(),
             store_works: !self.store_failed,
             engine: self.store.engine(),
+            peers: self.peers.status(),
             counters: self.counters.clone(),
         }
     }
@@ -224,6 +243,9 @@ impl<S: Store> Server<S> {
                     self.report_store(results.as_ref().err());
                     self.stored(now, updates, results.ok());
                 }
+                (Some(Asked::Copy(records)), Reply::Put(results)) => {
+                    self.copied(now, records, results.unwrap_or_default());
+                }
                 (Some(Asked::Expiry), Reply::Removed(removed)) => {
                     self.report_store(removed.as_ref().err());
                     self.counters.records_forgotten += removed.unwrap_or(0) as u64;
@@ -248,6 +270,9 @@ impl<S: Store> Machine for Server<S> {
     type Event = ServerEvent;
 
     fn handle_port(&mut self, now: Time, port: PortId, event: PortEvent) {
+        if self.peers.handle_port(now, port, &event) {
+            return;
+        }
         match event {
             PortEvent::Up(info) => {
                 let state = Port {
@@ -279,7 +304,12 @@ impl<S: Store> Machine for Server<S> {
     fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
 
     fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
+        let is_peer = self.peers.owns(port);
         for frame in frames {
+            if is_peer {
+                self.peers.handle_frame(now, port, frame);
+                continue;
+            }
             self.handle_frame(now, port, frame);
         }
     }
@@ -296,6 +326,11 @@ impl<S: Store> Machine for Server<S> {
                 Timer::Expiry => self.expire(now),
             }
         }
+        self.peers.handle_timeout(now);
+        let now_ms = self.now_ms(now);
+        let store = &self.store;
+        self.peers
+            .repair(now, now_ms, |after, most| store.following(after, most));
     }
 
     fn poll_transmit(
@@ -305,8 +340,12 @@ impl<S: Store> Machine for Server<S> {
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit> {
         self.commit(now);
+        while let Some(told) = self.peers.poll() {
+            self.take_from_peers(now, told);
+        }
         self.settle(now);
-        self.outbox.poll_transmit(max_segments, buffer)
+        let answer = self.outbox.poll_transmit(max_segments, buffer);
+        answer.or_else(|| self.peers.poll_transmit(now, buffer))
     }
 
     fn poll_event(&mut self) -> Option<ServerEvent> {
@@ -318,13 +357,21 @@ impl<S: Store> Machine for Server<S> {
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
-        let (at, timer) = self.timers.next()?;
-        let reason = match timer {
-            Timer::Lease(..) => "gnrs: a lease expires",
-            Timer::Push(..) => "gnrs: a push was not acknowledged",
-            Timer::Expiry => "gnrs: expired records are removed",
-        };
-        Some(Deadline::new(at, reason))
+        let own = self
+            .timers
+            .next()
+            .map(|(at, timer)| Deadline::new(at, reason(timer)));
+        own.into_iter()
+            .chain(self.peers.poll_timeout())
+            .min_by_key(|it| it.at)
+    }
+}
+
+fn reason(timer: &Timer) -> &'static str {
+    match timer {
+        Timer::Lease(..) => "gnrs: a lease expires",
+        Timer::Push(..) => "gnrs: a push was not acknowledged",
+        Timer::Expiry => "gnrs: expired records are removed",
     }
 }
 
@@ -358,7 +405,10 @@ impl<S: Store> Server<S> {
                 let source = validated.then_some(source);
                 self.insert(now, port, frame.id, record, source)
             }
-            Message::Watch { .. } | Message::Unwatch { .. } | Message::PushAck { .. }
+            Message::Watch { .. }
+            | Message::Unwatch { .. }
+            | Message::PushAck { .. }
+            | Message::List { .. }
                 if !validated =>
             {
                 self.refuse(port, frame.id, Code::NeedCookie);
@@ -371,11 +421,13 @@ impl<S: Store> Server<S> {
                 self.send(port, frame.id, Code::Ok, Message::UnwatchAnswer { guid });
             }
             Message::PushAck { guid } => self.push_acknowledged(now, port, frame.id, guid),
+            Message::List { after } => self.list(port, frame.id, after),
             Message::LookupAnswer { .. }
             | Message::InsertAnswer { .. }
             | Message::WatchAnswer { .. }
             | Message::UnwatchAnswer { .. }
             | Message::Push { .. }
+            | Message::ListAnswer { .. }
             | Message::Refused => self.counters.malformed_frames += 1,
         }
     }

@@ -222,6 +222,13 @@ pub trait Store {
     /// Returns what has happened.
     fn poll(&mut self, now_ms: u64) -> Option<StoreEvent>;
 
+    /// Returns at most `most` records that follow `after` in the order of their keys; none if they are on
+    /// other machines.
+    fn following(&self, after: Option<RecordKey>, most: usize) -> Vec<Record> {
+        let _ = (after, most);
+        Vec::new()
+    }
+
     /// Reports the changes of a name from now on, and keeps its records at hand.
     fn follow(&mut self, subject: Guid) {
         let _ = subject;

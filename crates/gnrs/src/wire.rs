@@ -4,11 +4,13 @@
 //! which a test parses. Every frame ends with a CRC-32C, because the checksum of the datagram below
 //! is optional (UDP over IPv4), absent (other carriers) or, at 16 bits, too short for bad links.
 
-use core::fmt;
+mod records;
 
 use whimbrel_core::Guid;
 
-use crate::record::{DecodeError, Record, RecordView};
+use crate::record::{DecodeError, RecordKey, RecordView};
+
+pub use records::{Page, RecordBuffer, RecordList};
 
 /// Largest frame in bytes: fits every Internet path (IPv6's 1280 less headers).
 pub const MAX_FRAME: usize = 1200;
@@ -23,6 +25,8 @@ pub const PADDED_LOOKUP: usize = 512;
 const HEADER_LEN: usize = 20;
 const CHECKSUM_LEN: usize = 4;
 const FLAG_MORE: u8 = 1;
+/// In the index of a LOOKUP: the server answers from its own records, without asking its peers.
+pub const OWN_RECORDS: u16 = 0x8000;
 /// Room for records in the longest header of an answer, that to a watch: name, lease, index and
 /// count precede them.
 const MAX_RECORDS_LEN: usize = MAX_FRAME - MIN_FRAME - Guid::LEN - 4 - 2 - 1;
@@ -58,10 +62,12 @@ pub enum Code {
     StoreFailed,
     /// Too many watches, of this client or in total.
     TooManyWatches,
+    /// The owner has revoked the name that signed.
+    Revoked,
 }
 
 impl Code {
-    const ALL: [Code; 14] = [
+    const ALL: [Code; 15] = [
         Code::Ok,
         Code::NotFound,
         Code::NeedCookie,
@@ -76,6 +82,7 @@ impl Code {
         Code::Full,
         Code::StoreFailed,
         Code::TooManyWatches,
+        Code::Revoked,
     ];
 
     fn from_byte(byte: u8) -> Option<Code> {
@@ -132,6 +139,11 @@ pub enum Message<'a> {
         /// The name.
         guid: Guid,
     },
+    /// A program on the server's machine to the server: the records that follow a key.
+    List {
+        /// The key of the last record that is known; all zero at first.
+        after: RecordKey,
+    },
     /// Server to client.
     LookupAnswer {
         /// The name.
@@ -167,88 +179,13 @@ pub enum Message<'a> {
         /// The records that changed.
         records: RecordList<'a>,
     },
+    /// Server to client: some records, in the order of their keys.
+    ListAnswer {
+        /// The records; none if there are no further ones.
+        records: RecordList<'a>,
+    },
     /// Server to client: refused; the code gives the reason.
     Refused,
-}
-
-/// Some of the records of a name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Page<'a> {
-    /// Index of the first of them.
-    pub first: u16,
-    /// True if there are more; the next one has index `first + records.len()`.
-    pub more: bool,
-    /// The records.
-    pub records: RecordList<'a>,
-}
-
-/// Well-formed records, one after the other.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub struct RecordList<'a> {
-    count: u8,
-    bytes: &'a [u8],
-}
-
-impl<'a> RecordList<'a> {
-    /// Returns the number of records.
-    pub fn len(&self) -> usize {
-        usize::from(self.count)
-    }
-
-    /// Returns true if there are no records.
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// Returns the records in order.
-    pub fn iter(&self) -> impl Iterator<Item = RecordView<'a>> + use<'a> {
-        let mut rest = self.bytes;
-        core::iter::from_fn(move || {
-            let (record, after) = RecordView::split(rest).ok()?;
-            rest = after;
-            Some(record)
-        })
-    }
-}
-
-impl fmt::Debug for RecordList<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
-    }
-}
-
-/// Collects the records of one answer.
-#[derive(Clone, Debug, Default)]
-pub struct RecordBuffer {
-    count: u8,
-    bytes: Vec<u8>,
-}
-
-impl RecordBuffer {
-    /// Adds a record; returns false if it does not fit.
-    pub fn push<B: AsRef<[u8]>>(&mut self, record: &Record<B>) -> bool {
-        let fits =
-            self.bytes.len() + record.as_bytes().len() <= MAX_RECORDS_LEN && self.count < u8::MAX;
-        if fits {
-            self.bytes.extend_from_slice(record.as_bytes());
-            self.count += 1;
-        }
-        fits
-    }
-
-    /// Returns the collected records.
-    pub fn list(&self) -> RecordList<'_> {
-        RecordList {
-            count: self.count,
-            bytes: &self.bytes,
-        }
-    }
-
-    /// Removes all records.
-    pub fn clear(&mut self) {
-        self.count = 0;
-        self.bytes.clear();
-    }
 }
 
 /// Why bytes are not a frame.
@@ -280,11 +217,13 @@ mod kind {
     pub(super) const WATCH: u8 = 0x03;
     pub(super) const UNWATCH: u8 = 0x04;
     pub(super) const PUSH_ACK: u8 = 0x05;
+    pub(super) const LIST: u8 = 0x06;
     pub(super) const LOOKUP_ANSWER: u8 = 0x81;
     pub(super) const INSERT_ANSWER: u8 = 0x82;
     pub(super) const WATCH_ANSWER: u8 = 0x83;
     pub(super) const UNWATCH_ANSWER: u8 = 0x84;
     pub(super) const PUSH: u8 = 0x85;
+    pub(super) const LIST_ANSWER: u8 = 0x86;
     pub(super) const REFUSED: u8 = 0xff;
 }
 
@@ -382,11 +321,13 @@ impl Message<'_> {
             Message::Watch { .. } => (kind::WATCH, false),
             Message::Unwatch { .. } => (kind::UNWATCH, false),
             Message::PushAck { .. } => (kind::PUSH_ACK, false),
+            Message::List { .. } => (kind::LIST, false),
             Message::LookupAnswer { page, .. } => (kind::LOOKUP_ANSWER, page.more),
             Message::InsertAnswer { .. } => (kind::INSERT_ANSWER, false),
             Message::WatchAnswer { page, .. } => (kind::WATCH_ANSWER, page.more),
             Message::UnwatchAnswer { .. } => (kind::UNWATCH_ANSWER, false),
             Message::Push { .. } => (kind::PUSH, false),
+            Message::ListAnswer { .. } => (kind::LIST_ANSWER, false),
             Message::Refused => (kind::REFUSED, false),
         }
     }
@@ -399,7 +340,8 @@ impl Message<'_> {
             Message::LookupAnswer { page, .. } | Message::WatchAnswer { page, .. } => {
                 page.records.bytes.len()
             }
-            Message::Push { records, .. } => records.bytes.len(),
+            Message::Push { records, .. } | Message::ListAnswer { records } => records.bytes.len(),
+            Message::List { .. } => Guid::LEN,
             Message::Watch { .. }
             | Message::Unwatch { .. }
             | Message::PushAck { .. }
@@ -452,22 +394,13 @@ impl Message<'_> {
                 out.extend(guid.0);
                 records.encode(out);
             }
+            Message::List { after } => {
+                out.extend(after.subject.0);
+                out.extend(after.provider.0);
+            }
+            Message::ListAnswer { records } => records.encode(out),
             Message::Refused => {}
         }
-    }
-}
-
-impl Page<'_> {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.extend(self.first.to_be_bytes());
-        self.records.encode(out);
-    }
-}
-
-impl RecordList<'_> {
-    fn encode(&self, out: &mut Vec<u8>) {
-        out.push(self.count);
-        out.extend_from_slice(self.bytes);
     }
 }
 
@@ -548,6 +481,15 @@ impl<'a> Body<'a> {
                 guid: self.guid()?,
                 records: self.records()?,
             },
+            kind::LIST => Message::List {
+                after: RecordKey {
+                    subject: self.guid()?,
+                    provider: self.guid()?,
+                },
+            },
+            kind::LIST_ANSWER => Message::ListAnswer {
+                records: self.records()?,
+            },
             kind::REFUSED => Message::Refused,
             _ => return Err(WireError::Unknown),
         })
@@ -557,7 +499,7 @@ impl<'a> Body<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{KeyPair, Statement};
+    use crate::{KeyPair, Record, Statement};
     use proptest::prelude::*;
 
     fn records(count: u8) -> RecordBuffer {
@@ -606,13 +548,20 @@ mod tests {
                 .iter()
                 .next()
                 .map_or(Message::Refused, |record| Message::Insert { record }),
+            10 => Message::List {
+                after: RecordKey {
+                    subject: guid,
+                    provider: Guid([number as u8; 32]),
+                },
+            },
+            11 => Message::ListAnswer { records: list },
             _ => Message::Refused,
         }
     }
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(choice in 0u8..11, guid: [u8; 32], id: u64, cookie: u64, number: u32, count in 0u8..9) {
+        fn what_is_encoded_is_decoded(choice in 0u8..13, guid: [u8; 32], id: u64, cookie: u64, number: u32, count in 0u8..9) {
             let buffer = records(count);
             let frame = Frame::request(id, cookie, message(choice, Guid(guid), number, buffer.list()));
             let mut bytes = Vec::new();
@@ -622,7 +571,7 @@ mod tests {
         }
 
         #[test]
-        fn a_damaged_frame_is_never_read(choice in 0u8..11, at: prop::sample::Index, bit in 0u8..8) {
+        fn a_damaged_frame_is_never_read(choice in 0u8..13, at: prop::sample::Index, bit in 0u8..8) {
             let buffer = records(2);
             let mut bytes = Vec::new();
             Frame::request(1, 2, message(choice, Guid([3; 32]), 4, buffer.list())).encode(&mut bytes);

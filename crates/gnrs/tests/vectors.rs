@@ -11,7 +11,7 @@ use std::path::Path;
 use support::{EPOCH, binding, keys, router, said};
 use whimbrel_core::Guid;
 use whimbrel_gnrs::wire::{Code, Frame, Message, Page, RecordBuffer};
-use whimbrel_gnrs::{Address, Record, RecordView, Statement};
+use whimbrel_gnrs::{Address, Pointer, Record, RecordKey, RecordView, Statement};
 
 /// Returns the name, frame and meaning of each example in the file.
 fn examples() -> Vec<(&'static str, Vec<u8>, String)> {
@@ -37,6 +37,13 @@ fn examples() -> Vec<(&'static str, Vec<u8>, String)> {
     let content = Guid([0xcc; 32]);
     let provider =
         Record::provider(&keys(3), content, &said(3, 60_000, vec![router(0x13)])).unwrap();
+    let films = Pointer {
+        alias: "films".parse().unwrap(),
+        content,
+        size: 1_048_576,
+    };
+    let films = Record::pointer(&keys(4), &films, &said(4, 60_000, vec![])).unwrap();
+    let revoked = Record::revocation(&keys(5), Some(keys(6).guid()), EPOCH).unwrap();
     let guid = keys(1).guid();
     let mut one = RecordBuffer::default();
     one.push(&host);
@@ -45,6 +52,8 @@ fn examples() -> Vec<(&'static str, Vec<u8>, String)> {
     let view = |record: &'static Record| Record::parse(record.as_bytes()).unwrap();
     let (host, gone): (&'static Record, &'static Record) =
         (Box::leak(Box::new(host)), Box::leak(Box::new(gone)));
+    let (films, revoked): (&'static Record, &'static Record) =
+        (Box::leak(Box::new(films)), Box::leak(Box::new(revoked)));
     let cookie = 0x1122_3344_5566_7788;
     let frame = |id, cookie, code, message| Frame {
         id,
@@ -92,6 +101,28 @@ fn examples() -> Vec<(&'static str, Vec<u8>, String)> {
         (
             "insert-removal",
             frame(4, cookie, Code::Ok, Message::Insert { record: view(gone) }),
+        ),
+        (
+            "insert-pointer",
+            frame(
+                8,
+                0,
+                Code::Ok,
+                Message::Insert {
+                    record: view(films),
+                },
+            ),
+        ),
+        (
+            "insert-revocation",
+            frame(
+                9,
+                0,
+                Code::Ok,
+                Message::Insert {
+                    record: view(revoked),
+                },
+            ),
         ),
         (
             "watch",
@@ -200,6 +231,31 @@ fn examples() -> Vec<(&'static str, Vec<u8>, String)> {
             ),
         ),
         (
+            "list",
+            frame(
+                10,
+                cookie,
+                Code::Ok,
+                Message::List {
+                    after: RecordKey {
+                        subject: content,
+                        provider: guid,
+                    },
+                },
+            ),
+        ),
+        (
+            "list-answer",
+            frame(
+                10,
+                cookie,
+                Code::Ok,
+                Message::ListAnswer {
+                    records: one.list(),
+                },
+            ),
+        ),
+        (
             "refused-need-cookie",
             frame(5, cookie, Code::NeedCookie, Message::Refused),
         ),
@@ -259,6 +315,13 @@ fn meaning(frame: &Frame<'_>) -> String {
             list.extend(records.iter());
             format!("PUSH guid={guid}")
         }
+        Message::List { after } => {
+            format!("LIST subject={} provider={}", after.subject, after.provider)
+        }
+        Message::ListAnswer { records } => {
+            list.extend(records.iter());
+            "LIST-ANSWER".to_string()
+        }
         Message::Refused => "REFUSED".to_string(),
     };
     text.push_str(&told);
@@ -283,6 +346,17 @@ fn describe(record: &RecordView<'_>, text: &mut String) {
     } in record.addresses()
     {
         write!(text, "{na}/{preference}/{weight},").unwrap();
+    }
+    if let Some(Pointer {
+        alias,
+        content,
+        size,
+    }) = record.as_pointer()
+    {
+        write!(text, " alias={alias} size={size} content={content}").unwrap();
+    }
+    if let Some(successor) = record.successor() {
+        write!(text, " successor={successor}").unwrap();
     }
 }
 
@@ -332,7 +406,8 @@ fn the_examples_in_the_documentation_are_read_and_written_alike() {
 fn write_the_examples() {
     let mut text = String::from(
         "# Frames of the GNRS protocol (docs/protocols/gnrs.md) and what they mean. Three lines each.\n\
-         # Keys have 32 equal secret bytes: 01... signs the binding, 02... the removal, 03... the provider record.\n",
+         # Keys have 32 equal secret bytes: 01... signs the binding, 02... the removal, 03... the provider record,\n\
+         # 04... the pointer, 05... the revocation.\n",
     );
     for (name, bytes, means) in examples() {
         write!(

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use whimbrel_core::{SeededRng, WallClock};
-use whimbrel_gnrs::{KeyPair, Server, ServerConfig, Store};
+use whimbrel_gnrs::{KeyPair, Resolver, ResolverConfig, Server, ServerConfig, Store};
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::host::interfaces::QuotaUse;
 use whimbrel_mobilityfirst::host::{Host, HostConfig};
@@ -97,7 +97,16 @@ pub fn name_server<S: Store>(
         max_watches: plan.max_watches,
         ..ServerConfig::default()
     };
-    Server::new(config, wall, secret, store)
+    let mut server = Server::new(config, wall, secret, store);
+    server.set_placement(plan.placement.clone());
+    for (link, (name, _)) in (0..).zip(&plan.peers) {
+        let seed = blake3::derive_key("whimbrel 2026 requests of a name server", &secret);
+        let seed = u64::from_le_bytes(*seed.first_chunk().unwrap_or(&[0; 8]));
+        let rng = SeededRng::new(seed.wrapping_add(u64::from(link)));
+        let resolver = Resolver::new(ResolverConfig::default(), wall, rng);
+        server.add_peer(name.clone(), link, resolver);
+    }
+    server
 }
 
 /// Returns a plan's NDN router, without its faces.

@@ -10,11 +10,14 @@
 //! | [`reload`] | changes of the configuration that a running node applies |
 //! | [`keys`], [`place`] | key files, and the default places of files |
 //! | [`known_peers`] | the names that were proven at the addresses of neighbours |
+//! | [`directory`] | the aliases that this user's programs take in place of names |
 //! | [`metrics`] | a node's counters, for Prometheus |
 //! | [`diagnostics`] | standard error and standard output, which never hold up a program |
 //! | [`name_server`] | a name server, and the local programs that ask for its state |
 //! | [`name_store`] | a name server's records on disk or in memory |
+//! | [`name_copy`] | all records of a name server on this machine, and a file of them |
 //! | [`name_client`] | queries to name servers, for programs that are neither host nor router |
+//! | [`pointers`] | pointers of keys: publishing one, and finding its newest version |
 //! | [`ndn`] | a router's NDN plane: machine, sockets |
 //! | [`tcp_proxy`] | a TCP/ICN proxy: its configuration, its device, its loop |
 //! | [`local_client`] | a program's connection to its host, by a socket or in the same process |
@@ -38,6 +41,7 @@ mod callers;
 pub mod compose;
 pub mod config;
 pub mod diagnostics;
+pub mod directory;
 pub mod exact_json;
 pub mod fetch;
 pub mod inbox;
@@ -49,12 +53,14 @@ pub mod local_client;
 pub mod machine;
 pub mod metrics;
 pub mod name_client;
+pub mod name_copy;
 pub mod name_server;
 pub mod name_store;
 pub mod ndn;
 pub mod output;
 pub mod perf;
 pub mod place;
+pub mod pointers;
 pub mod push;
 mod quotas;
 pub mod reload;

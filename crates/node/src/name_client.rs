@@ -1,17 +1,52 @@
 //! Queries to name servers, from a program that is neither host nor router.
 
-use std::collections::VecDeque;
-use std::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use whimbrel_core::{Guid, PortOrigin, SeededRng};
 use whimbrel_gnrs::{
-    Answer, Failure, LoneResolver, Lookup, Resolver, ResolverConfig, ResolverEvent,
+    Answer, Failure, LoneResolver, Lookup, Record, RecordKey, Rejection, Resolver, ResolverConfig,
+    ResolverEvent,
 };
 use whimbrel_io::{Clock, EventLoop, IoError, Neighbour, UdpConfig};
 
 use crate::config::Remote;
 use crate::keys::random_bytes;
 use crate::run::{StartError, any_address_towards};
+
+/// Interval at which the end of a wait is checked.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// How long to wait for name servers.
+#[derive(Clone, Copy, Debug)]
+pub struct NamePatience<'a> {
+    /// The end.
+    pub until: Instant,
+    /// Set by a user who does not want to wait any longer.
+    pub stop: &'a AtomicBool,
+}
+
+impl NamePatience<'_> {
+    /// Returns true once the wait has ended.
+    pub fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || Instant::now() >= self.until
+    }
+}
+
+/// Records that are registered at a time.
+const AT_ONCE: usize = 256;
+
+/// What has become of records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Registered {
+    /// Records that a server has, or had before.
+    pub stored: usize,
+    /// Records that were refused.
+    pub refused: usize,
+    /// The last reason.
+    pub last_refusal: Option<Rejection>,
+}
 
 /// The state of a lookup.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -88,6 +123,95 @@ impl NameClient {
                 _ => None,
             });
         Ok(outcome.unwrap_or(Resolution::Pending))
+    }
+
+    /// Looks up a name and waits for the outcome; [`Resolution::Pending`] if there is none in time.
+    pub fn resolve(
+        &mut self,
+        name: Guid,
+        patience: NamePatience<'_>,
+    ) -> Result<Resolution, IoError> {
+        let mut resolution = self.look_up(name)?;
+        while resolution == Resolution::Pending && !patience.is_over() {
+            resolution = self.wait(LOOK)?;
+        }
+        Ok(resolution)
+    }
+
+    /// Registers a record with the servers and waits for the outcome; `None` if there is none in time.
+    pub fn register(
+        &mut self,
+        record: Record,
+        patience: NamePatience<'_>,
+    ) -> Result<Option<Result<(), Rejection>>, IoError> {
+        let (subject, registered) = (record.subject(), record.version());
+        let now = self.event_loop.clock().now();
+        self.event_loop.machine_mut().0.insert(now, record);
+        while !patience.is_over() {
+            for event in self.events(LOOK)? {
+                match event {
+                    ResolverEvent::Registered { guid, version }
+                        if (guid, version) == (subject, registered) =>
+                    {
+                        return Ok(Some(Ok(())));
+                    }
+                    ResolverEvent::Refused { guid, code } if guid == subject => {
+                        return Ok(Some(Err(code)));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Registers records, many at a time, and waits for all outcomes. Returns the number of those that are
+    /// stored, and the last refusal; `None` if there are not all in time.
+    pub fn register_all(
+        &mut self,
+        records: impl IntoIterator<Item = Record>,
+        patience: NamePatience<'_>,
+    ) -> Result<Option<Registered>, IoError> {
+        let mut records = records.into_iter();
+        let mut waiting: BTreeMap<RecordKey, Record> = BTreeMap::new();
+        let mut done = Registered::default();
+        loop {
+            while waiting.len() < AT_ONCE
+                && let Some(record) = records.next()
+            {
+                let now = self.event_loop.clock().now();
+                waiting.insert(record.filed_under(), record.clone());
+                self.event_loop.machine_mut().0.insert(now, record);
+            }
+            if waiting.is_empty() {
+                return Ok(Some(done));
+            }
+            if patience.is_over() {
+                return Ok(None);
+            }
+            for event in self.events(LOOK)? {
+                let (subject, refusal) = match event {
+                    ResolverEvent::Registered { guid, .. } => (guid, None),
+                    ResolverEvent::Refused { guid, code } => (guid, Some(code)),
+                    _ => continue,
+                };
+                // The records of a subject are told apart by nothing but their order.
+                let first = waiting.range(RecordKey::binding(subject)..).next();
+                let Some(key) = first
+                    .map(|(key, _)| *key)
+                    .filter(|it| it.subject == subject)
+                else {
+                    continue;
+                };
+                waiting.remove(&key);
+                match refusal {
+                    None => done.stored += 1,
+                    Some(code) => {
+                        (done.refused, done.last_refusal) = (done.refused + 1, Some(code))
+                    }
+                }
+            }
+        }
     }
 
     /// Follows a name: [`NameClient::events`] returns its changes.

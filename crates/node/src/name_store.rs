@@ -53,6 +53,10 @@ impl Store for NameStore {
         whichever!(self, store => store.poll(now_ms))
     }
 
+    fn following(&self, after: Option<RecordKey>, most: usize) -> Vec<Record> {
+        whichever!(self, store => Store::following(store, after, most))
+    }
+
     fn follow(&mut self, subject: Guid) {
         whichever!(self, store => store.follow(subject));
     }

@@ -571,8 +571,14 @@ fn name_server(plan: &NameServerPlan) -> Result<Running, StartError> {
         ..InboundLimits::default()
     };
     let link = event_loop.add_udp(UdpConfig::new("gnrs", plan.listen).listen(limits))?;
+    let mut links = BTreeMap::from([("gnrs".to_owned(), Bind::Udp(link.local))]);
+    for (number, (name, peer)) in (0..).zip(&plan.peers) {
+        let origin = PortOrigin::Configured(number);
+        let peer = Neighbour::new(format!("peer:{name}"), peer.clone(), origin);
+        open_neighbour(&mut event_loop, &mut links, peer)?;
+    }
     let opened = Opened {
-        links: BTreeMap::from([("gnrs".to_owned(), Bind::Udp(link.local))]),
+        links,
         socket: name_server_socket(&mut event_loop, plan)?,
         store: plan.store.place(),
         ..Opened::default()

@@ -13,7 +13,7 @@ use whimbrel_node::exact_json;
 
 use super::{Outcome, bench_grid, json_line, out};
 use crate::exit::{Exit, Failure};
-use crate::progress;
+use crate::progress::spinner;
 
 /// Shown below `--help`.
 pub(crate) const HELP: &str = "Example:\n  whimbrel bench loss outage --backend sim\n\n\
@@ -262,7 +262,7 @@ fn soak(arguments: &SoakArguments) -> Outcome {
         program: std::env::current_exe()?,
         duration,
     };
-    let spinner = progress::spinner(arguments.json);
+    let spinner = spinner(arguments.json);
     spinner.set_prefix("ndn-soak");
     let report = ndn::soak(&options, &mut |what| spinner.set_message(what.to_owned()));
     spinner.finish_and_clear();
@@ -312,7 +312,7 @@ fn measure(arguments: Bench) -> Outcome {
         program: std::env::current_exe()?,
         ndnd: arguments.ndnd.clone(),
     };
-    let spinner = progress::spinner(arguments.json);
+    let spinner = spinner(arguments.json);
     let report = whimbrel_bench::run(&parts, &options, &mut |part, what| {
         spinner.set_prefix(part.name());
         spinner.set_message(what.to_owned());

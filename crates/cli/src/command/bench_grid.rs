@@ -9,7 +9,7 @@ use whimbrel_lab::study::Backend;
 
 use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
-use crate::progress;
+use crate::progress::spinner;
 
 /// Shown below `--help`.
 pub(super) const HELP: &str = "Example:\n  whimbrel bench grid --random 200 --seed 7\n\n\
@@ -114,7 +114,7 @@ pub(super) fn run(arguments: GridArguments) -> Outcome {
         jobs: arguments.jobs.map(NonZeroUsize::get),
         program: std::env::current_exe()?,
     };
-    let spinner = progress::spinner(arguments.json);
+    let spinner = spinner(arguments.json);
     let report = grid::run(&options, &mut |done, all, last| {
         spinner.set_prefix(format!("{done} of {all}"));
         spinner.set_message(last.to_owned());

@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
+use whimbrel_core::GuidPrefix;
 use whimbrel_core::units::format_duration;
 use whimbrel_mobilityfirst::links::callers::CallersChange;
 use whimbrel_mobilityfirst::local::LocalRequest;
+use whimbrel_node::directory::ResolveError;
 
-use super::Outcome;
 use super::status::{Asked, answer, manage, print};
+use super::{Outcome, directory};
 use crate::exit::{Exit, Failure};
 
 /// Interval of the questions whether a decision is kept.
@@ -61,11 +63,20 @@ pub(crate) struct Peers {
 
 #[derive(Args, Debug)]
 pub(crate) struct Decision {
-    /// Names of callers: 64 hexadecimal digits, or the first four or more of one that `peers` shows
-    #[arg(required = true, value_name = "NAME")]
+    /// Names of callers: 64 hexadecimal digits, or the first four or more of one that `peers` shows, or
+    /// aliases
+    #[arg(required = true, value_name = "NAME", value_parser = digits)]
     names: Vec<String>,
     #[command(flatten)]
     from: Peers,
+}
+
+/// Returns the digits of an alias, and other texts as they are: the node knows which names begin so.
+fn digits(text: &str) -> Result<String, ResolveError> {
+    match GuidPrefix::new(text) {
+        Some(_) => Ok(text.to_owned()),
+        None => directory::name(text).map(|name| name.to_string()),
+    }
 }
 
 /// Prints who may call the daemon on its socket, by default `path`, after a decision if the command is
@@ -168,6 +179,9 @@ fn table(answer: &Value) -> String {
             state.push(format!("from {from}"));
         }
         let name = caller["name"].as_str().unwrap_or("-");
+        let name = name
+            .parse()
+            .map_or(name.to_owned(), |it| directory::shown(&it));
         text += &format!("{name}  {}\n", state.join(", "));
     }
     text

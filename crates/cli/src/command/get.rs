@@ -1,7 +1,7 @@
 //! `get`.
 
 use std::io::{BufRead, IsTerminal, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -14,12 +14,14 @@ use whimbrel_mobilityfirst::local::FailReason;
 use whimbrel_node::config::{LinkSection, NamedRemote};
 use whimbrel_node::fetch::{FetchError, FetchOptions, Fetched, Progress, fetch};
 use whimbrel_node::output::{self, Destination};
+use whimbrel_node::pointers::FoundPointer;
 use whimbrel_node::wait::Wait;
 
 use super::access::{no_host, reach};
+use super::pointers::NameServers;
 use super::waiting::ToldWait;
 use super::wanted::{Asking, Found, Wanted};
-use super::{Outcome, json_line, json_text, out, stop_flag};
+use super::{Outcome, directory, json_line, json_text, out, stop_flag};
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
 use crate::logging::{note, path_line, say, say_plainly, shows_progress};
@@ -37,10 +39,10 @@ const MAX_WARNINGS: usize = 50;
 #[derive(Args, Debug)]
 pub(crate) struct Get {
     /// The name: 64 hexadecimal digits, as `whimbrel serve` prints them, or the first of them (4 at
-    /// least) of one that the host daemon or an unfinished download here has; or a ticket, which
+    /// least) of one that the host daemon or an unfinished download here has; or its alias; or OWNER/ALIAS, a pointer that its owner has published; or a ticket, which
     /// also holds the addresses to ask; or a code, as the sender said it; or - to type it, so that other
     /// users of this machine do not see it among its processes
-    #[arg(value_name = "NAME|TICKET|CODE", required = true)]
+    #[arg(value_name = "NAME|OWNER/ALIAS|TICKET|CODE", required = true)]
     name: Vec<String>,
     /// Output: a file, a folder, a device, or - for standard output; by default the current folder,
     /// under the name that the source suggests
@@ -52,7 +54,7 @@ pub(crate) struct Get {
     output: PathBuf,
     /// Ask this host directly (`whimbrel serve --listen`): no router and no name service are needed
     /// Only the host with this NAME is accepted there, if it is given
-    #[arg(long, value_name = "[NAME@]HOST:PORT", conflicts_with_all = ["socket", "router"])]
+    #[arg(long, value_name = "[NAME@]HOST:PORT", conflicts_with_all = ["socket", "router"], value_parser = directory::remote)]
     from: Option<NamedRemote>,
     #[command(flatten)]
     access: HostAccess,
@@ -71,6 +73,11 @@ pub(crate) struct Get {
     /// that the new one lacks stay
     #[arg(long)]
     update: bool,
+    /// Wait for newer versions of OWNER/ALIAS, and bring PATH up to date with each, until Ctrl-C
+    #[arg(long)]
+    follow: bool,
+    #[command(flatten)]
+    name_servers: NameServers,
     /// Refuse a file that is longer, or a folder that would take more on disk. By default a folder is
     /// refused only if it takes over 64 MiB and more than a hundred times what is fetched for it
     #[arg(long, value_name = "SIZE")]
@@ -81,6 +88,10 @@ pub(crate) struct Get {
 }
 
 pub(crate) fn run(arguments: Get) -> Outcome {
+    if arguments.follow && arguments.output == Path::new(".") {
+        let text = "--follow replaces one version by the next: `-o PATH` says what it replaces";
+        return Err(Failure::new(Exit::Usage, text));
+    }
     // Words that are set apart by spaces are arguments of their own.
     let wanted: Wanted = match &arguments.name[..] {
         [one] if one == "-" => typed()?.parse()?,
@@ -93,9 +104,29 @@ pub(crate) fn run(arguments: Get) -> Outcome {
         .transpose()
         .map_err(|error| Failure::new(Exit::Usage, format!("--chunk-size: {error}")))?;
     let stop = stop_flag()?;
-    let output = Destination::open(&arguments.output, &stop)?;
+    loop {
+        let (exit, found) = fetch_once(wanted.clone(), &arguments, chunk_size, &stop)?;
+        let is_followed = arguments.follow && exit == Exit::Done;
+        let (Wanted::Pointer(name), Some(found), true) = (&wanted, found, is_followed) else {
+            return Ok(exit);
+        };
+        if !name.await_newer(&found, &arguments.name_servers, &stop)? {
+            return Ok(Exit::Interrupted);
+        }
+    }
+}
+
+/// Fetches a content. Returns the pointer that led to it, too.
+fn fetch_once(
+    wanted: Wanted,
+    arguments: &Get,
+    chunk_size: Option<ChunkSize>,
+    stop: &AtomicBool,
+) -> Result<(Exit, Option<FoundPointer>), Failure> {
+    let output = Destination::open(&arguments.output, stop)?;
     let mut report = Report::new(arguments.json, &output);
-    let found = report.find(wanted, &arguments, &output, &stop)?;
+    let found = report.find(wanted, arguments, &output, stop)?;
+    let pointer = found.pointer.clone();
     let options = FetchOptions {
         content: found.content,
         output,
@@ -103,7 +134,7 @@ pub(crate) fn run(arguments: Get) -> Outcome {
         timeout: arguments.timeout.map(|timeout| timeout.0),
         nack_timeout: arguments.nack_timeout.map(|timeout| timeout.0),
         limit: arguments.max_size.map(|size| size.0),
-        update: arguments.update,
+        update: arguments.update || arguments.follow,
         offered: None,
         unpacking: None,
     };
@@ -116,18 +147,18 @@ pub(crate) fn run(arguments: Get) -> Outcome {
         .map(|(index, host)| LinkSection::towards(format!("from-{index}"), host));
     let mut access = reach(&found.access, direct.collect())?;
     let started = Instant::now();
-    let fetched = fetch(&mut access.attachment, options, &stop, &mut |progress| {
+    let fetched = fetch(&mut access.attachment, options, stop, &mut |progress| {
         report.tell(progress)
     });
     report.end();
     match fetched {
         Ok(fetched) => {
             report.done(&fetched, started.elapsed());
-            if fetched.refused.is_empty() {
-                Ok(Exit::Done)
-            } else {
-                Ok(Exit::Incomplete)
-            }
+            let exit = match fetched.refused.is_empty() {
+                true => Exit::Done,
+                false => Exit::Incomplete,
+            };
+            Ok((exit, pointer))
         }
         Err(error) => Err(report.failed(error)),
     }
@@ -231,6 +262,7 @@ impl Report {
             from: arguments.from.as_ref(),
             timeout: arguments.timeout.map(|timeout| timeout.0),
             output,
+            name_servers: &arguments.name_servers,
             stop,
             json: self.json.then_some(&line),
         };

@@ -13,6 +13,7 @@ use whimbrel_node::inbox::{Existing, InboxEvent, InboxRule, take_offers};
 use whimbrel_node::local_client::Attachment;
 
 use super::access::{no_host, reach};
+use super::directory;
 use super::waiting::ToldWait;
 use super::{Outcome, stop_flag, tell, tell_json};
 use crate::arguments::HostAccess;
@@ -153,8 +154,8 @@ fn senders(arguments: &Inbox) -> Result<Option<BTreeSet<Guid>>, Failure> {
 }
 
 fn name_in(text: &str, place: &str) -> Result<Guid, Failure> {
-    text.parse().map_err(|error| {
-        let text = format!("{place}: '{}': {error}", one_line(text));
+    directory::name(text).map_err(|error| {
+        let text = format!("{place}: {}", one_line(&error.to_string()));
         Failure::new(Exit::Usage, text)
     })
 }
@@ -189,7 +190,10 @@ impl InboxTeller<'_> {
                 let path = fetched.path.as_deref().map(path_line).unwrap_or_default();
                 let (sender, length) = (offer.id.sender, fetched.length);
                 if !self.json {
-                    tell(&format!("{path}  {length} bytes from {sender}\n"));
+                    tell(&format!(
+                        "{path}  {length} bytes from {}\n",
+                        directory::shown(&sender)
+                    ));
                 }
                 for remark in &fetched.remarks {
                     note(remark);
@@ -198,7 +202,11 @@ impl InboxTeller<'_> {
             }
             InboxEvent::Note(offer, text) => {
                 if !self.json {
-                    tell(&format!("{}: {}\n", offer.id.sender, printable(&text)));
+                    tell(&format!(
+                        "{}: {}\n",
+                        directory::shown(&offer.id.sender),
+                        printable(&text)
+                    ));
                 }
                 self.line("message", &offer, json!({ "text": text }), None);
             }
@@ -257,5 +265,5 @@ fn named(offer: &ContentOffer) -> String {
         "" => offer.content.content.to_string(),
         name => format!("{name:?}"),
     };
-    format!("{name} from {}", offer.id.sender)
+    format!("{name} from {}", directory::shown(&offer.id.sender))
 }

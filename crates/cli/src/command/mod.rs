@@ -8,6 +8,7 @@ mod callers;
 mod code;
 pub(crate) mod configure;
 pub(crate) mod demo;
+pub(crate) mod directory;
 pub(crate) mod doctor;
 pub(crate) mod get;
 mod guest;
@@ -16,16 +17,17 @@ pub(crate) mod inbox;
 pub(crate) mod interfaces;
 pub(crate) mod keys;
 pub(crate) mod lab;
+mod name_copies;
 pub(crate) mod names;
 pub(crate) mod ndn;
 pub(crate) mod node;
 mod offering;
 pub(crate) mod perf;
 pub(crate) mod ping;
+pub(crate) mod pointers;
 pub(crate) mod push;
 pub(crate) mod serve;
 pub(crate) mod shell;
-mod silence;
 pub(crate) mod status;
 pub(crate) mod study;
 pub(crate) mod tcp_proxy;
@@ -41,8 +43,10 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Host(command) => node::host(command),
         Command::Gnrs(command) => names::run(command),
         Command::Id(command) => identity::run(&command),
+        Command::Names(command) => directory::run(command),
         Command::Serve(command) => serve::run(command),
         Command::Send(command) => serve::send(command),
+        Command::Publish(command) => pointers::publish(command),
         Command::Get(command) | Command::Receive(command) => get::run(command),
         Command::Push(command) => push::run(command),
         Command::Message(command) => push::message(command),

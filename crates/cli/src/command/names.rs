@@ -9,13 +9,15 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use whimbrel_core::Guid;
 use whimbrel_core::units::Span;
-use whimbrel_gnrs::{Answer, Record, ResolverEvent};
-use whimbrel_node::config::{Draft, GNRS_PORT, Kind, Remote, listen_address};
-use whimbrel_node::name_client::{NameClient, Resolution};
+use whimbrel_gnrs::{Answer, Pointer, Record, ResolverEvent};
+use whimbrel_node::config::{Draft, Kind, Remote, listen_address};
+use whimbrel_node::name_client::{NamePatience, Resolution};
 use whimbrel_node::place::{Places, daemon_socket};
 
+use super::name_copies::{Backup, Move, Restore};
+use super::pointers::{self, NameServers};
 use super::status::{self, Status};
-use super::{Outcome, json_line, out, stop_flag};
+use super::{Outcome, directory, json_line, name_copies, out, stop_flag};
 use crate::exit::{Exit, Failure};
 use crate::logging::note;
 
@@ -39,6 +41,18 @@ pub(crate) enum GnrsCommand {
     /// Show the addresses of a name, again at each change, until Ctrl-C
     #[command(after_help = "Example:\n  whimbrel gnrs watch --server 192.0.2.1:4720 6b1e...c2")]
     Watch(Lookup),
+    /// Write all records of a name server on this machine to a file, while it serves
+    #[command(after_help = "Example:\n  whimbrel gnrs backup names.backup")]
+    Backup(Backup),
+    /// Register the records of a backup with a name server
+    #[command(after_help = "Example:\n  whimbrel gnrs restore names.backup")]
+    Restore(Restore),
+    /// Register all records of a name server on this machine with another one, while both serve
+    #[command(
+        after_help = "Example, from a file to a cluster:\n  whimbrel gnrs serve --listen 0.0.0.0:4721 --store redis://a.example,b.example\n  \
+                      whimbrel gnrs move --to 127.0.0.1:4721"
+    )]
+    Move(Move),
     /// Show records, clients and counters of the name server on this machine
     #[command(after_help = "Example:\n  whimbrel gnrs status --json | jq .counters")]
     Status(Status),
@@ -55,6 +69,9 @@ pub(crate) struct NameServer {
     /// The file that keeps the records, "memory", or nodes of a Redis or Valkey Cluster (redis://HOST[:PORT],...)
     #[arg(long, value_name = "FILE|ADDRESS")]
     store: Option<PathBuf>,
+    /// A name server of another site, which has copies of the records
+    #[arg(long, value_name = "HOST:PORT")]
+    peer: Vec<Remote>,
     /// Socket for `whimbrel gnrs status`
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -68,8 +85,12 @@ pub(crate) struct NameServer {
 
 #[derive(Args, Debug)]
 pub(crate) struct Lookup {
-    /// The name of a host, a router or a content
+    /// The name of a host, a router or a content, or its alias
+    #[arg(value_parser = directory::name)]
     name: Guid,
+    /// Show the pointers of the name, in place of its addresses
+    #[arg(long)]
+    pointers: bool,
     /// The name server, by default port 4720 of this machine; give several in the order of preference
     #[arg(
         long,
@@ -91,6 +112,9 @@ pub(crate) fn run(command: GnrsCommand) -> Outcome {
         GnrsCommand::Serve(arguments) => serve(arguments),
         GnrsCommand::Lookup(arguments) => lookup(&arguments),
         GnrsCommand::Watch(arguments) => watch(&arguments),
+        GnrsCommand::Backup(arguments) => name_copies::backup(&arguments),
+        GnrsCommand::Restore(arguments) => name_copies::restore(&arguments),
+        GnrsCommand::Move(arguments) => name_copies::move_records(&arguments),
         GnrsCommand::Status(arguments) => status::show(
             &arguments,
             daemon_socket(Places::gnrs_socket),
@@ -117,6 +141,10 @@ fn server_draft(arguments: NameServer) -> Result<Draft, Failure> {
         draft.config.gnrs.store = Some(store);
         draft.set_by("gnrs.store", "--store");
     }
+    if !arguments.peer.is_empty() {
+        draft.config.gnrs.peers = arguments.peer;
+        draft.set_by("gnrs.peers", "--peer");
+    }
     if let Some(socket) = arguments.socket {
         draft.config.gnrs.socket = Some(socket);
         draft.set_by("gnrs.socket", "--socket");
@@ -128,50 +156,37 @@ fn server_draft(arguments: NameServer) -> Result<Draft, Failure> {
     Ok(draft)
 }
 
-/// Returns the name servers to ask: by default that of this machine.
-fn servers(arguments: &Lookup) -> Vec<Remote> {
-    let mut servers = arguments.server.clone();
-    if servers.is_empty() {
-        let local = format!("127.0.0.1:{GNRS_PORT}");
-        servers.extend(local.parse::<Remote>().ok());
-    }
-    servers
-}
-
-fn client(arguments: &Lookup) -> Result<NameClient, Failure> {
-    Ok(NameClient::new(&servers(arguments))?)
-}
-
-fn asked(arguments: &Lookup) -> String {
-    let asked: Vec<String> = servers(arguments).iter().map(Remote::to_string).collect();
-    asked.join(", ")
+fn servers(arguments: &Lookup) -> NameServers {
+    NameServers::new(arguments.server.clone())
 }
 
 fn lookup(arguments: &Lookup) -> Outcome {
     let stop = stop_flag()?;
-    let mut client = client(arguments)?;
+    let mut client = servers(arguments).client()?;
     let until = Instant::now() + arguments.timeout.0;
-    let mut resolution = client.look_up(arguments.name)?;
-    while resolution == Resolution::Pending && Instant::now() < until {
-        if stop.load(Ordering::Relaxed) {
-            return Ok(Exit::Interrupted);
-        }
-        resolution = client.wait(LOOK)?;
-    }
-    match resolution {
+    let patience = NamePatience { until, stop: &stop };
+    let name = match arguments.pointers {
+        true => Pointer::subject_of(&arguments.name),
+        false => arguments.name,
+    };
+    match client.resolve(name, patience)? {
+        _ if stop.load(Ordering::Relaxed) => Ok(Exit::Interrupted),
         Resolution::Found(answer) => {
             show(arguments, &answer);
             Ok(Exit::Done)
         }
         Resolution::NotFound => Err(Failure::new(
             Exit::NoSuchName,
-            format!("{}: the name service has no record of it", arguments.name),
+            format!(
+                "{}: the name service has no record of it",
+                directory::shown(&arguments.name)
+            ),
         )),
         Resolution::Unreachable | Resolution::Pending => Err(Failure::new(
             Exit::TimedOut,
             format!(
                 "no name server responds; asked: {}; --server names others",
-                asked(arguments)
+                servers(arguments).asked()
             ),
         )),
     }
@@ -179,8 +194,12 @@ fn lookup(arguments: &Lookup) -> Outcome {
 
 fn watch(arguments: &Lookup) -> Outcome {
     let stop = stop_flag()?;
-    let mut client = client(arguments)?;
-    client.watch(arguments.name)?;
+    let mut client = servers(arguments).client()?;
+    let name = match arguments.pointers {
+        true => Pointer::subject_of(&arguments.name),
+        false => arguments.name,
+    };
+    client.watch(name)?;
     let mut is_told = false;
     while !stop.load(Ordering::Relaxed) {
         for event in client.events(LOOK)? {
@@ -193,7 +212,7 @@ fn watch(arguments: &Lookup) -> Outcome {
                     is_told = true;
                     note(&format!(
                         "the name server ({}) has too many watches, of this address or in all, and does not follow {}; trying again every 5 s",
-                        asked(arguments),
+                        servers(arguments).asked(),
                         arguments.name
                     ));
                 }
@@ -220,9 +239,23 @@ fn show(arguments: &Lookup, answer: &Answer) {
             &json!({ "name": arguments.name, "binding": binding, "providers": providers }),
         );
     }
-    let mut text = format!("{}\n", arguments.name);
-    if let Some(record) = &answer.binding {
-        let addresses: Vec<String> = record.addresses().map(|at| at.na.to_string()).collect();
+    let mut text = format!("{}\n", directory::shown(&arguments.name));
+    if arguments.pointers {
+        return out(&(text + &pointers::list(answer)));
+    }
+    if let Some(revocation) = answer.revocation() {
+        text += &match revocation.successor() {
+            Some(name) => format!(
+                "  revoked; its owner's name is now {}\n",
+                directory::shown(&name)
+            ),
+            None => "  revoked by its owner\n".to_owned(),
+        };
+    } else if let Some(record) = &answer.binding {
+        let addresses: Vec<String> = record
+            .addresses()
+            .map(|at| directory::shown(&at.na))
+            .collect();
         let left = record.expires_ms().saturating_sub(now) / 1000;
         let at = if addresses.is_empty() {
             "nowhere (disconnected)".to_owned()
@@ -233,7 +266,8 @@ fn show(arguments: &Lookup, answer: &Answer) {
     }
     for record in &answer.providers {
         let left = record.expires_ms().saturating_sub(now) / 1000;
-        text += &format!("  provided by {}, for {left} s\n", record.signer());
+        let by = directory::shown(&record.signer());
+        text += &format!("  provided by {by}, for {left} s\n");
     }
     if answer.binding.is_none() && answer.providers.is_empty() {
         text += "  unknown\n";
@@ -247,5 +281,8 @@ fn in_json(record: &Record, now: u64) -> Value {
         "version": record.version(),
         "expires_in_ms": record.expires_ms().saturating_sub(now),
         "addresses": record.addresses().collect::<Vec<_>>(),
+        "pointer": record.as_pointer(),
+        "revoked": record.kind() == whimbrel_gnrs::Kind::Revocation,
+        "successor": record.successor(),
     })
 }

@@ -76,7 +76,7 @@ pub(crate) struct RouterRun {
     /// Add a link to a neighbour; ip://HOST and ether://[STATION%INTERFACE] use bare IP and
     /// Ethernet. A neighbour with a NAME is accepted under no other one, and is believed, whoever the
     /// source of what it forwards is
-    #[arg(long, value_name = "[NAME@]HOST:PORT")]
+    #[arg(long, value_name = "[NAME@]HOST:PORT", value_parser = super::directory::remote)]
     neighbour: Vec<NamedRemote>,
     /// Do not encrypt the links of --listen and --neighbour: for measurements and closed links; the
     /// other ends must be told the same
@@ -139,7 +139,7 @@ pub(crate) struct HostRun {
     /// Add a link to an access router; the first one is preferred. ip://HOST and
     /// ether://[STATION%INTERFACE] use bare IP and Ethernet. Only the router with this NAME is accepted
     /// there; without one, the name that was first proven at the address
-    #[arg(long, value_name = "[NAME@]HOST:PORT")]
+    #[arg(long, value_name = "[NAME@]HOST:PORT", value_parser = super::directory::remote)]
     router: Vec<NamedRemote>,
     /// Do not encrypt the links of --router: for measurements and closed links; the routers must be
     /// told the same

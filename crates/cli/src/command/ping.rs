@@ -13,8 +13,9 @@ use whimbrel_node::local_client::LocalClient;
 use whimbrel_node::wait::{Subject, Watch};
 
 use super::access::{no_host, reach};
+use super::pointers::{NameServers, current_name};
 use super::waiting::ToldWait;
-use super::{Outcome, json_line, out, stop_flag};
+use super::{Outcome, directory, json_line, out, stop_flag};
 use crate::arguments::HostAccess;
 use crate::exit::Exit;
 
@@ -42,7 +43,8 @@ struct LinkOfHost {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  whimbrel ping -c 3 6b1e...c2\n\nExit code 1: no answer.")]
 pub(crate) struct Ping {
-    /// The name of a host or a router
+    /// The name of a host or a router, or its alias
+    #[arg(value_parser = directory::name)]
     name: Guid,
     /// Stop after this many requests
     #[arg(short, long, value_name = "N", default_value_t = u32::MAX, hide_default_value = true)]
@@ -57,14 +59,17 @@ pub(crate) struct Ping {
     #[arg(short = 'W', long, value_name = "DURATION", default_value = "5 s")]
     wait: Span,
     #[command(flatten)]
+    name_servers: NameServers,
+    #[command(flatten)]
     access: HostAccess,
     /// Print lines of JSON
     #[arg(long)]
     json: bool,
 }
 
-pub(crate) fn run(arguments: Ping) -> Outcome {
+pub(crate) fn run(mut arguments: Ping) -> Outcome {
     let stop = stop_flag()?;
+    arguments.name = current_name(arguments.name, &arguments.name_servers, &stop)?;
     let mut access = reach(&arguments.access, Vec::new())?;
     let mut client = access.attachment.connect().map_err(no_host)?;
     let mut session = Session {
@@ -211,7 +216,7 @@ impl Session {
                 &json!({ "event": "pong", "from": from, "sequence": sequence, "ms": milliseconds }),
             );
         } else {
-            let size = self.arguments.size;
+            let (size, from) = (self.arguments.size, directory::shown(&from));
             out(&format!(
                 "{size} bytes from {from}: seq={sequence} time={milliseconds:.3} ms\n"
             ));
@@ -238,7 +243,7 @@ impl Session {
         let seconds = elapsed.as_secs_f64();
         out(&format!(
             "--- {} ---\n{sent} sent, {received} answered, {lost:.0} % lost, {seconds:.1} s\n",
-            self.arguments.name
+            directory::shown(&self.arguments.name)
         ));
         if received > 0 {
             out(&format!(

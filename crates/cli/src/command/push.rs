@@ -17,6 +17,7 @@ use whimbrel_node::shelf::Shelf;
 use whimbrel_node::wait::Wait;
 
 use super::access::{no_host, reach};
+use super::directory;
 use super::serve::shelve;
 use super::waiting::ToldWait;
 use super::{Outcome, json_line, out, stop_flag};
@@ -28,8 +29,8 @@ use crate::progress;
 /// What `push` and `message` have in common.
 #[derive(Args, Debug)]
 pub(crate) struct PushArguments {
-    /// The receiver: the name of a host, as its `whimbrel inbox` prints it
-    #[arg(long, value_name = "NAME")]
+    /// The receiver: the name of a host, as its `whimbrel inbox` prints it, or an alias (`whimbrel names`)
+    #[arg(long, value_name = "NAME", value_parser = directory::name)]
     to: Guid,
     /// Wait until the receiver has it; by default the command ends when the network has taken everything
     #[arg(long)]

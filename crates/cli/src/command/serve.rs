@@ -17,6 +17,7 @@ use whimbrel_node::shelf::{Shelf, ShelfError, Shelved};
 
 use super::access::{Access, no_host, reach};
 use super::offering::{self, Takers};
+use super::pointers::Pointing;
 use super::waiting::ToldWait;
 use super::{Outcome, code, json_line, out, stop_flag, tell, tell_json};
 use crate::arguments::HostAccess;
@@ -31,7 +32,7 @@ const ROUTER_PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Example:\n  whimbrel serve film.mkv photos/\n  whimbrel serve --listen 0.0.0.0:4711 film.mkv\n\nEach line that it prints is a name and what \
+    after_help = "Example:\n  whimbrel serve film.mkv photos/\n  whimbrel serve --listen 0.0.0.0:4711 film.mkv\n  whimbrel serve --as films films/\n\nEach line that it prints is a name and what \
                         it stands for; `whimbrel get NAME` fetches it."
 )]
 pub(crate) struct Serve {
@@ -45,6 +46,8 @@ pub(crate) struct Serve {
     /// name service; ip://ADDRESS and dev://INTERFACE listen on bare IP and Ethernet
     #[arg(long, value_name = "[ADDRESS:]PORT", conflicts_with_all = ["socket", "print_names"])]
     listen: Option<Bind>,
+    #[command(flatten)]
+    pointing: Pointing,
     #[command(flatten)]
     access: HostAccess,
     /// Hash files again, and store no hashes for the next start
@@ -116,6 +119,7 @@ pub(crate) fn send(arguments: Send) -> Outcome {
             paths: arguments.paths,
             print_names: false,
             listen: listen.map(Bind::Udp),
+            pointing: Pointing::default(),
             access: HostAccess {
                 socket: None,
                 ..arguments.access
@@ -178,6 +182,8 @@ fn offer(offer: Offer) -> Outcome {
     let Some(access) = &mut access else {
         return Ok(Exit::Done);
     };
+    let (key, json) = (arguments.access.key.as_deref(), arguments.json);
+    arguments.pointing.begin(&offered, key, json, &stop)?;
     let links = access.embedded.as_ref().map(|host| host.links());
     let listener = links.and_then(|links| links.get(DIRECT));
     if let Some(address) = listener {

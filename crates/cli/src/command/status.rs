@@ -10,10 +10,11 @@ use whimbrel_node::local_client::{LocalClient, LocalError};
 use whimbrel_node::place::{Places, daemon_socket};
 use whimbrel_node::wait::waits_in;
 
+use super::directory::shown;
 use super::ndn::status::{Forwarder, NdnStatus};
-use super::silence::Silence;
 use super::{Outcome, json_line, out, tcp_proxy};
 use crate::exit::{Exit, Failure, MANAGEMENT_HELP};
+use crate::results::Silence;
 
 /// How long to wait for a daemon's status.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -55,7 +56,7 @@ pub(super) fn show(status: &Status, path: PathBuf, what: &str, command: &str) ->
         let waits = waits_in(&json);
         describe(&mut text, &parsed(json), 0);
         for (content, wait) in waits {
-            let what = content.map_or(String::new(), |content| format!("{content} "));
+            let what = content.map_or(String::new(), |content| shown(&content) + " ");
             text += &format!("{what}waiting: {wait}\n");
         }
         out(&text);
@@ -336,7 +337,9 @@ fn describe(text: &mut String, value: &Value, depth: usize) {
 
 fn plain(value: &Value) -> String {
     match value {
-        Value::String(text) => text.clone(),
+        Value::String(text) => text
+            .parse()
+            .map_or_else(|_| text.clone(), |name| shown(&name)),
         Value::Null => "-".to_owned(),
         Value::Number(number) if number.is_f64() => {
             let rounded = number.as_f64().unwrap_or_default() * 1e3;

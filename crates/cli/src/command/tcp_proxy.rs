@@ -29,10 +29,10 @@ use whimbrel_tcp_proxy::{
 use whimbrel_transport::RegistrationEvent;
 
 use super::guest::Guest;
-use super::silence::Silence;
 use super::{Outcome, out, tell, tell_json};
 use crate::exit::{Exit, Failure};
 use crate::logging::note;
+use crate::results::Silence;
 
 /// How long to wait for a running proxy's status.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -6,18 +6,22 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use whimbrel_core::{Guid, GuidPrefix, ParseGuidError};
+use whimbrel_core::{Guid, GuidPrefix};
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 use whimbrel_node::config::NamedRemote;
+use whimbrel_node::directory::ResolveError;
 use whimbrel_node::fetch::unfinished_at;
 use whimbrel_node::local_client::connect_socket;
 use whimbrel_node::output::Destination;
 use whimbrel_node::place::host_daemon_socket;
+use whimbrel_node::pointers::FoundPointer;
 use whimbrel_node::ticket::{Ticket, TicketError};
 use whimbrel_spoken::{Code, CodeError};
 
 use super::access::{no_host, reach};
 use super::code::{self, Told};
+use super::directory;
+use super::pointers::{NameServers, PointerName};
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
 use crate::logging::note;
@@ -25,13 +29,18 @@ use crate::logging::note;
 /// How long a host daemon has for its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long name servers have for their answer.
+const NAME_PATIENCE: Duration = Duration::from_secs(10);
+
 /// What is to be fetched.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Wanted {
     Name(Guid),
     /// The only name that is known here and begins so.
     Prefix(GuidPrefix),
     Ticket(Ticket),
+    /// What its owner calls so now.
+    Pointer(PointerName),
     /// Its ticket is asked of who made it.
     Code(Code),
 }
@@ -49,15 +58,18 @@ impl FromStr for Wanted {
             let code = text.parse().map(Wanted::Code);
             return code.map_err(|error: CodeError| wrong(error.to_string()));
         }
+        if let Some(pointer) = PointerName::read(text) {
+            return pointer.map(Wanted::Pointer);
+        }
         if let Some(prefix) = GuidPrefix::new(text) {
             return Ok(Wanted::Prefix(prefix));
         }
-        let name = text.parse().map(Wanted::Name);
-        name.map_err(|error: ParseGuidError| {
-            wrong(format!(
-                "'{text}': {error}; its first {} suffice where it is known; a ticket begins with whimbrel1, a code with a number",
+        directory::name(text).map(Wanted::Name).map_err(|error| match error {
+            ResolveError::Neither { .. } => wrong(format!(
+                "{error}; the first {} digits suffice where a name is known; a ticket begins with whimbrel1, a code with a number",
                 GuidPrefix::MIN
-            ))
+            )),
+            other => wrong(other.to_string()),
         })
     }
 }
@@ -69,6 +81,7 @@ pub(super) struct Asking<'a> {
     pub(super) from: Option<&'a NamedRemote>,
     pub(super) timeout: Option<Duration>,
     pub(super) output: &'a Destination,
+    pub(super) name_servers: &'a NameServers,
     pub(super) stop: &'a AtomicBool,
     /// Prints a line, if lines are wanted.
     pub(super) json: Option<&'a dyn Fn(&Value)>,
@@ -77,6 +90,8 @@ pub(super) struct Asking<'a> {
 /// The content, and whom to ask for it.
 pub(super) struct Found {
     pub(super) content: Guid,
+    /// What led to it.
+    pub(super) pointer: Option<FoundPointer>,
     pub(super) access: HostAccess,
     /// Hosts to ask directly.
     pub(super) direct: Vec<NamedRemote>,
@@ -91,6 +106,7 @@ impl Wanted {
     pub(super) fn find(self, asking: &Asking<'_>) -> Result<Found, Failure> {
         let mut found = Found {
             content: Guid::NONE,
+            pointer: None,
             access: asking.access.clone(),
             direct: asking.from.cloned().into_iter().collect(),
             instead_of_daemon: false,
@@ -99,6 +115,12 @@ impl Wanted {
         match self {
             Wanted::Name(name) => found.content = name,
             Wanted::Prefix(prefix) => found.content = asking.name_beginning(&prefix)?,
+            Wanted::Pointer(name) => {
+                let timeout = asking.timeout.unwrap_or(NAME_PATIENCE);
+                let pointer = name.find(asking.name_servers, timeout, asking.stop, asking.json)?;
+                found.content = pointer.pointer.content;
+                found.pointer = Some(pointer);
+            }
             Wanted::Ticket(ticket) => found.take(ticket, asking),
             Wanted::Code(code) => {
                 let ticket = asking.ticket_of(code)?;

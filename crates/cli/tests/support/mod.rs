@@ -50,6 +50,8 @@ pub(crate) fn whimbrel() -> Command {
         .env_remove("WHIMBREL_SOCKET")
         .env_remove("WHIMBREL_NAME_SERVER")
         .env_remove("WHIMBREL_LOG")
+        // The user's own aliases are none of a test.
+        .env("WHIMBREL_NAMES", known_peers().with_extension("names"))
         // Addresses of tests have another name each time.
         .env("WHIMBREL_KNOWN_PEERS", known_peers());
     command.stdin(Stdio::null());
@@ -215,6 +217,8 @@ pub(crate) struct Network {
     /// A cluster for the records, and a name server for router 0 beside that of both.
     pub(crate) cluster: Option<(String, u16)>,
     pub(crate) other_gnrs: Option<Running>,
+    /// The port of a name server for router 0 alone, which is a peer of that of router 1.
+    pub(crate) peer: Option<u16>,
     pub(crate) routers: [Option<Running>; 2],
     pub(crate) hosts: [Option<Running>; 2],
     /// Where each daemon serves its metrics.
@@ -231,6 +235,11 @@ impl Network {
         Network::with(None, None, Some((address, free_port())))
     }
 
+    /// Each router has a name server of its own; these know one address of each other.
+    pub(crate) fn of_two_sites() -> Network {
+        Network::begin(None, None, None, Some(free_port()))
+    }
+
     pub(crate) fn behind_a_silent_name_server() -> Network {
         let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
         Network::with(None, Some(silent), None)
@@ -241,6 +250,15 @@ impl Network {
         silent_name_server: Option<UdpSocket>,
         cluster: Option<(String, u16)>,
     ) -> Network {
+        Network::begin(pacing, silent_name_server, cluster, None)
+    }
+
+    fn begin(
+        pacing: Option<&'static str>,
+        silent_name_server: Option<UdpSocket>,
+        cluster: Option<(String, u16)>,
+        peer: Option<u16>,
+    ) -> Network {
         let mut network = Network {
             folder: tempfile::tempdir().unwrap(),
             ports: [free_port(), free_port(), free_port()],
@@ -249,6 +267,7 @@ impl Network {
             gnrs: None,
             cluster,
             other_gnrs: None,
+            peer,
             routers: [None, None],
             hosts: [None, None],
             metrics: BTreeMap::new(),
@@ -280,26 +299,39 @@ impl Network {
     }
 
     pub(crate) fn start_gnrs(&mut self) {
+        if let Some(port) = self.peer {
+            let here = self.ports[0];
+            self.gnrs = Some(self.name_server("gnrs", here, &self.path("names"), Some(port)));
+            let other = self.path("other-names");
+            self.other_gnrs = Some(self.name_server("other-gnrs", port, &other, Some(here)));
+            return;
+        }
         let store = match &self.cluster {
             Some((address, _)) => PathBuf::from(address),
             None => self.path("names"),
         };
-        self.gnrs = Some(self.name_server("gnrs", self.ports[0], &store));
+        self.gnrs = Some(self.name_server("gnrs", self.ports[0], &store, None));
         if let Some((_, port)) = self.cluster {
-            self.other_gnrs = Some(self.name_server("other-gnrs", port, &store));
+            self.other_gnrs = Some(self.name_server("other-gnrs", port, &store, None));
         }
     }
 
-    fn name_server(&mut self, name: &str, port: u16, store: &Path) -> Running {
+    pub(crate) fn name_server(
+        &mut self,
+        name: &str,
+        port: u16,
+        store: &Path,
+        peer: Option<u16>,
+    ) -> Running {
         let listen = format!("127.0.0.1:{port}");
-        let running = Running::start(
-            whimbrel()
-                .args(["gnrs", "serve", "--json", "--listen", &listen, "--store"])
-                .arg(store)
-                .arg("--socket")
-                .arg(self.path(&format!("{name}.sock")))
-                .args(METRICS),
-        );
+        let mut serve = whimbrel();
+        serve.args(["gnrs", "serve", "--json", "--listen", &listen, "--store"]);
+        serve.arg(store).arg("--socket");
+        serve.arg(self.path(&format!("{name}.sock"))).args(METRICS);
+        if let Some(peer) = peer {
+            serve.args(["--peer", &format!("127.0.0.1:{peer}")]);
+        }
+        let running = Running::start(&mut serve);
         let opened = running.await_json(|line| line.get("links").is_some());
         self.note_metrics(name.to_owned(), &opened);
         running
@@ -313,6 +345,8 @@ impl Network {
         let own = self.cluster.as_ref().filter(|_| index == 0);
         let own = own.map(|(_, port)| format!("\"127.0.0.1:{port}\", "));
         let silent = silent.or(own).unwrap_or_default();
+        // Of two sites, each router knows the name server of its own.
+        let gnrs = self.peer.filter(|_| index == 0).unwrap_or(gnrs);
         let neighbour = match index {
             0 => format!(
                 "[[link]]\nlabel = \"next\"\nbind = \"127.0.0.1:0\"\nremote = \"127.0.0.1:{there}\"\n"

@@ -2,14 +2,16 @@ use std::collections::BTreeMap;
 
 use whimbrel_core::{Guid, Recent, Time, TimerQueue};
 
-use crate::record::{Address, Record};
+use crate::alias::Alias;
+use crate::record::{Address, Kind, Pointer, Record};
 
 /// The known records of a name: verified, neither expired nor removed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Answer {
-    /// The binding of a host, router or service. Without addresses, it is disconnected.
+    /// The binding of a host, router or service. Without addresses, it is disconnected; it may be a
+    /// revocation.
     pub binding: Option<Record>,
-    /// The providers of a content, in the order of their names.
+    /// The providers of a content, in the order of their names; or the pointers of a key.
     pub providers: Vec<Record>,
 }
 
@@ -17,6 +19,18 @@ impl Answer {
     /// Returns true if the name has no records.
     pub fn is_empty(&self) -> bool {
         self.binding.is_none() && self.providers.is_empty()
+    }
+
+    /// Returns the revocation of the name, if its owner has taken it back.
+    pub fn revocation(&self) -> Option<&Record> {
+        let binding = self.binding.as_ref();
+        binding.filter(|it| it.kind() == Kind::Revocation)
+    }
+
+    /// Returns the pointer that the owner of the name calls so.
+    pub fn pointer(&self, alias: &Alias) -> Option<(&Record, Pointer)> {
+        let mut pointers = (self.providers.iter()).filter_map(|it| Some((it, it.as_pointer()?)));
+        pointers.find(|(_, pointer)| pointer.alias == *alias)
     }
 
     /// Returns all addresses, of the binding and of the providers: best preference first, then by

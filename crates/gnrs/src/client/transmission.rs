@@ -7,7 +7,7 @@ use whimbrel_core::{Guid, Time};
 use super::exchanges::Operation;
 use super::{Failure, Rejection, Resolver, ResolverEvent, Timer};
 use crate::record::Record;
-use crate::wire::{Frame, MIN_FRAME, Message, PADDED_LOOKUP};
+use crate::wire::{Frame, MIN_FRAME, Message, OWN_RECORDS, PADDED_LOOKUP};
 
 /// Delay before a failed watch is set up again.
 const WATCH_RETRY: Duration = Duration::from_secs(1);
@@ -68,7 +68,13 @@ impl Resolver {
             return;
         };
         let message = match operation {
-            Operation::Lookup(guid) => lookup(guid, exchange.first, server.has_fresh_cookie(now)),
+            Operation::Lookup(guid) => {
+                let first = match self.own_records {
+                    true => exchange.first | OWN_RECORDS,
+                    false => exchange.first,
+                };
+                lookup(guid, first, server.has_fresh_cookie(now))
+            }
             Operation::Probe(_) => lookup(Guid::NONE, 0, server.has_fresh_cookie(now)),
             Operation::Watch(guid) => Message::Watch {
                 guid,

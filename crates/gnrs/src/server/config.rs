@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 
 use whimbrel_core::RttEstimator;
 
+use crate::client::NameServerStatus;
 use crate::store::EngineStatus;
 use crate::wire::Code;
 
@@ -126,6 +127,9 @@ pub struct ServerStatus {
     pub waiting: usize,
     /// True while the store works.
     pub store_works: bool,
+    /// Other name servers that have copies of records.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub peers: Vec<NameServerStatus>,
     /// The state of the store's engine, if that is on other machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<EngineStatus>,

@@ -6,7 +6,7 @@ use whimbrel_core::{Guid, PortId, Source, Time};
 
 use super::Server;
 use super::waiting::Asked;
-use crate::record::{RecordView, VerifyError};
+use crate::record::{Kind, Record, RecordKey, RecordView, VERSION_BOUND, VerifyError};
 use crate::store::{Outcome, Put, PutResult, Refusal, Request, Store};
 use crate::wire::{Code, Message};
 
@@ -76,7 +76,10 @@ impl<S: Store> Server<S> {
             reserved: may_create.then_some(source),
             put: Put {
                 record: record.to_owned(),
-                network: source.map(network),
+                // A key has its places for pointers, wherever its owner is: none gives way to another.
+                network: source
+                    .filter(|_| record.kind() != Kind::Pointer)
+                    .map(network),
                 may_create: may_create || !reserves,
             },
         });
@@ -91,6 +94,11 @@ impl<S: Store> Server<S> {
         if record.is_expired(now_ms) {
             return Some((Code::Expired, 0));
         }
+        if let Some(revocation) = self.revocation(now_ms, &record.signer())
+            && record.kind() != Kind::Revocation
+        {
+            return Some((Code::Revoked, revocation.version()));
+        }
         let stored = self.store.get(&record.filed_under())?;
         if stored.version() > record.version() {
             Some((Code::Stale, stored.version()))
@@ -99,6 +107,13 @@ impl<S: Store> Server<S> {
         } else {
             None
         }
+    }
+
+    /// Returns the revocation of a name, if it is at hand: in an embedded store it always is.
+    fn revocation(&self, now_ms: u64, name: &Guid) -> Option<Record> {
+        let binding = self.store.get(&RecordKey::binding(*name))?;
+        let is_one = binding.kind() == Kind::Revocation && !binding.is_expired(now_ms);
+        is_one.then_some(binding)
     }
 
     fn answer_insert(&mut self, port: PortId, id: u64, guid: Guid, code: Code, version: u64) {
@@ -138,6 +153,7 @@ impl<S: Store> Server<S> {
                 self.budgets.give_back(owner);
             }
             if self.answer_update(&update, result) {
+                self.peers.spread(now, &update.put.record);
                 changed.insert(update.put.record.filed_under());
             }
         }
@@ -162,6 +178,9 @@ impl<S: Store> Server<S> {
                 return true;
             }
             Some(Ok(Outcome::Unchanged)) => (Code::Ok, version),
+            Some(Err(Refusal::Stale { stored })) if *stored >= VERSION_BOUND => {
+                (Code::Revoked, *stored)
+            }
             Some(Err(Refusal::Stale { stored })) => (Code::Stale, *stored),
             Some(Err(Refusal::Conflict { stored })) => (Code::Conflict, *stored),
             Some(Err(Refusal::Full)) => (Code::Full, 0),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use whimbrel_core::{Guid, PortId, Source};
 
 use super::updates::Update;
+use crate::record::Record;
 use crate::store::Ticket;
 
 /// The share of all waiting requests that one source may have: one in this many.
@@ -17,6 +18,8 @@ pub(super) enum Asked {
     Read(Guid),
     /// These updates.
     Put(Vec<Update>),
+    /// These records, which peers have.
+    Copy(Vec<Record>),
     /// Expired records are removed.
     Expiry,
 }

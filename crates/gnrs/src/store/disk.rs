@@ -480,6 +480,10 @@ impl Store for DiskStore {
         self.events.pop_front()
     }
 
+    fn following(&self, after: Option<RecordKey>, most: usize) -> Vec<Record> {
+        self.memory.following(after, most)
+    }
+
     fn usage(&self) -> Usage {
         self.memory.usage()
     }

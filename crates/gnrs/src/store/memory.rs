@@ -119,7 +119,7 @@ impl MemoryStore {
             keep_until_ms = keep_until_ms.max(old.keep_until_ms);
         } else if !put.may_create {
             return Err(Refusal::Full);
-        } else if replaced.is_none() && record.kind() == Kind::Provider {
+        } else if replaced.is_none() && !key.provider.is_none() {
             replaced = self.provider_to_evict(now_ms, record, put.network)?;
         }
         if !self.has_room(record, replaced) {
@@ -339,6 +339,10 @@ impl Store for MemoryStore {
 
     fn poll(&mut self, _: u64) -> Option<StoreEvent> {
         self.events.pop_front()
+    }
+
+    fn following(&self, after: Option<RecordKey>, most: usize) -> Vec<Record> {
+        MemoryStore::following(self, after, most)
     }
 
     fn usage(&self) -> Usage {

@@ -19,7 +19,7 @@ use whimbrel_gnrs::store::{
     Outcome, Put, PutResult, Refusal, Reply, Request, StoreEvent, StoreLimits,
 };
 use whimbrel_gnrs::{
-    Address, KeyPair, Kind, MAX_ADDRESSES, MemoryStore, Record, RecordKey, Statement, Store,
+    Address, KeyPair, MAX_ADDRESSES, MemoryStore, Pointer, Record, RecordKey, Statement, Store,
     StoreError,
 };
 
@@ -68,6 +68,16 @@ pub fn binding(seed: u8, version: u64, life_ms: u64) -> Record {
 
 pub fn provider(seed: u8, version: u64, life_ms: u64) -> Record {
     Record::provider(&keys(seed), CONTENT, &said(version, life_ms, vec![])).unwrap()
+}
+
+/// Returns what one owner calls `films-N`.
+pub fn pointer(owner: u8, number: u8, statement: Statement) -> Record {
+    let said = Pointer {
+        alias: format!("films-{number}").parse().unwrap(),
+        content: Guid([number + 1; 32]),
+        size: statement.version,
+    };
+    Record::pointer(&keys(owner), &said, &statement).unwrap()
 }
 
 /// Asks a store and waits for the reply.
@@ -164,7 +174,8 @@ impl Model {
     /// Returns the provider that gives way to another one of this network.
     fn victim(&self, now_ms: u64, new: &Put) -> Result<RecordKey, Refusal> {
         let same = |it: &&Kept| {
-            it.record.kind() == Kind::Provider && it.record.subject() == new.record.subject()
+            !it.record.filed_under().provider.is_none()
+                && it.record.subject() == new.record.subject()
         };
         let all: Vec<&Kept> = self.entries.iter().filter(same).collect();
         let gone = |it: &&&Kept| it.record.is_removal() || it.until <= now_ms;
@@ -191,7 +202,7 @@ impl Model {
         let known = old.filter(|old| old.until > now_ms);
         let mut victim = old.map(|_| key);
         let same = |it: &Kept| {
-            it.record.kind() == Kind::Provider && it.record.subject() == record.subject()
+            !it.record.filed_under().provider.is_none() && it.record.subject() == record.subject()
         };
         let providers = self.entries.iter().filter(|it| same(it)).count();
         if let Some(known) = known {
@@ -207,7 +218,7 @@ impl Model {
         } else if !new.may_create {
             return Err(Refusal::Full);
         } else if victim.is_none()
-            && record.kind() == Kind::Provider
+            && !key.provider.is_none()
             && providers >= self.limits.max_providers
         {
             victim = Some(self.victim(now_ms, new)?);
@@ -271,13 +282,13 @@ pub enum Step {
 pub fn record() -> impl Strategy<Value = Record> {
     let parts = (
         0u8..5,
-        any::<bool>(),
+        0u8..8,
         1u64..6,
         1u64..400,
         0..=MAX_ADDRESSES,
         any::<bool>(),
     );
-    parts.prop_map(|(owner, content, version, life, count, removed)| {
+    parts.prop_map(|(owner, kind, version, life, count, removed)| {
         let addresses = if removed {
             vec![]
         } else {
@@ -287,10 +298,22 @@ pub fn record() -> impl Strategy<Value = Record> {
             removed,
             ..said(version, life, addresses)
         };
-        if content {
-            Record::provider(&keys(owner), CONTENT, &statement).unwrap()
-        } else {
-            Record::binding(&keys(owner), &statement).unwrap()
+        match kind {
+            0..=2 => Record::provider(&keys(owner), CONTENT, &statement).unwrap(),
+            3..=5 => Record::binding(&keys(owner), &statement).unwrap(),
+            6 => pointer(
+                0,
+                owner,
+                Statement {
+                    addresses: vec![],
+                    ..statement
+                },
+            ),
+            _ => {
+                let successor = (version > 2).then_some(Guid([version as u8; 32]));
+                // It outlives the run.
+                Record::revocation(&keys(owner), successor, EPOCH).unwrap()
+            }
         }
     })
 }
@@ -317,7 +340,9 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 pub fn subjects() -> impl Iterator<Item = Guid> {
-    (0..5).map(|owner| keys(owner).guid()).chain([CONTENT])
+    let pointers = Pointer::subject_of(&keys(0).guid());
+    let owners = (0..5).map(|owner| keys(owner).guid());
+    owners.chain([CONTENT, pointers])
 }
 
 /// Runs all of the suite.
@@ -325,6 +350,8 @@ pub fn run<B: Bench>(bench: &mut B, cases: u32) {
     an_old_record_cannot_come_back_after_a_newer_one_has_expired(bench);
     full_contents_are_shared_by_network(bench);
     a_followed_name_is_at_hand(bench);
+    pointers_only_rise_and_a_key_has_a_bounded_number(bench);
+    a_revocation_stays_and_ends_the_name(bench);
     random_steps_have_the_outcome_of_the_model(bench, cases);
 }
 
@@ -448,4 +475,52 @@ fn a_followed_name_is_at_hand<B: Bench>(bench: &mut B) {
     assert!(is_at_hand);
     store.unfollow(&name);
     assert_eq!(visible(&mut store, EPOCH, name), [second]);
+}
+
+fn pointers_only_rise_and_a_key_has_a_bounded_number<B: Bench>(bench: &mut B) {
+    let mut store = bench.empty();
+    let films = |number, version| pointer(1, number, said(version, 10_000, vec![]));
+    let created = Ok(vec![Ok(Outcome::Created)]);
+    for number in 0..3 {
+        assert_eq!(put(&mut store, EPOCH, &[films(number, 5)]), created);
+    }
+    let full = Ok(vec![Err(Refusal::Full)]);
+    assert_eq!(put(&mut store, EPOCH, &[films(3, 5)]), full);
+    let mut store = bench.restart(store);
+    let stale = Ok(vec![Err(Refusal::Stale { stored: 5 })]);
+    assert_eq!(put(&mut store, EPOCH, &[films(0, 4)]), stale);
+    let newer = films(0, 6);
+    let stored = Ok(vec![Ok(Outcome::Stored)]);
+    assert_eq!(put(&mut store, EPOCH, std::slice::from_ref(&newer)), stored);
+    let all = visible(&mut store, EPOCH, Pointer::subject_of(&keys(1).guid()));
+    assert_eq!(all.len(), 3);
+    assert!(all.contains(&newer));
+    // A removed one gives way; another owner has places of their own.
+    let removed = Statement {
+        removed: true,
+        ..said(7, 10_000, vec![])
+    };
+    assert_eq!(put(&mut store, EPOCH, &[pointer(1, 0, removed)]), stored);
+    assert_eq!(put(&mut store, EPOCH, &[films(3, 5)]), created);
+    let of_other = pointer(2, 0, said(1, 10_000, vec![]));
+    assert_eq!(put(&mut store, EPOCH, &[of_other]), created);
+}
+
+fn a_revocation_stays_and_ends_the_name<B: Bench>(bench: &mut B) {
+    let mut store = bench.empty();
+    let name = keys(1).guid();
+    put(&mut store, EPOCH, &[binding(1, 9, 10_000)]).unwrap();
+    let revocation = Record::revocation(&keys(1), Some(keys(2).guid()), EPOCH).unwrap();
+    let stored = Ok(vec![Ok(Outcome::Stored)]);
+    assert_eq!(
+        put(&mut store, EPOCH, std::slice::from_ref(&revocation)),
+        stored
+    );
+    let mut store = bench.restart(store);
+    let later = put(&mut store, EPOCH + 20_000, &[binding(1, 10, 30_000)]);
+    let stale = |results: Result<Vec<PutResult>, StoreError>| {
+        matches!(results.unwrap()[..], [Err(Refusal::Stale { .. })])
+    };
+    assert!(stale(later));
+    assert_eq!(visible(&mut store, EPOCH + 20_000, name), [revocation]);
 }

@@ -3,6 +3,7 @@
 use core::fmt;
 use std::path::{Path, PathBuf};
 
+use whimbrel_core::Peer;
 use whimbrel_gnrs_cluster::{ClusterAddress, ClusterConfig};
 
 use super::checks::Found;
@@ -38,6 +39,39 @@ impl fmt::Display for NameStorePlan {
             NameStorePlan::Cluster(config) => config.address.fmt(f),
         }
     }
+}
+
+/// The most name servers that a name server knows.
+const MAX_PEERS: usize = 1024;
+
+/// Reads `gnrs.peers`.
+pub(super) fn peers(
+    section: &GnrsSection,
+    store: &NameStorePlan,
+    found: &mut Found<'_>,
+) -> Vec<(String, Peer)> {
+    if section.peers.len() > MAX_PEERS {
+        found.add("gnrs.peers", format!("at most {MAX_PEERS} are possible"));
+    }
+    if !section.peers.is_empty() && matches!(store, NameStorePlan::Cluster(_)) {
+        let text = "name servers on one cluster have the same records: peers are for a store in a file or in memory";
+        found.add("gnrs.peers", text);
+    }
+    if section.peers.len() >= section.copies && section.name.is_none() {
+        let text = "with fewer copies than servers, each needs the name by which the others know it (gnrs.name)";
+        found.add("gnrs.copies", text);
+    }
+    let mut peers = Vec::new();
+    for (index, remote) in section.peers.iter().enumerate() {
+        match remote.udp() {
+            Some(peer) => peers.push((remote.to_string(), peer)),
+            None => found.add(
+                format!("gnrs.peers[{index}]"),
+                "name servers are reached over UDP: write HOST:PORT",
+            ),
+        }
+    }
+    peers
 }
 
 /// Reads `gnrs.store` and the keys that belong to a cluster.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use whimbrel_core::{Guid, Peer};
-use whimbrel_gnrs::StoreLimits;
+use whimbrel_gnrs::{Placement, StoreLimits};
 use whimbrel_mobilityfirst::host::LinkPolicy;
 use whimbrel_mobilityfirst::router::store::StoreLimits as ChunkLimits;
 use whimbrel_mobilityfirst::router::{NextHop, ProxyPolicy, Route};
@@ -108,6 +108,10 @@ pub struct NameServerPlan {
     pub store: NameStorePlan,
     /// The limits of the store.
     pub limits: StoreLimits,
+    /// Other name servers: their names and addresses, in the order of their links.
+    pub peers: Vec<(String, Peer)>,
+    /// Which servers have copies of a record.
+    pub placement: Placement,
     /// Bound of the clients at a time.
     pub max_clients: usize,
     /// Bound of the watched names.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use whimbrel_core::units::Span;
 use whimbrel_core::{Guid, suggest};
-use whimbrel_gnrs::{KeyPair, StoreLimits};
+use whimbrel_gnrs::{KeyPair, Placement, StoreLimits};
 use whimbrel_link::hop::MIN_MTU;
 use whimbrel_mobilityfirst::host::interfaces::LinkTerms;
 use whimbrel_mobilityfirst::router::{NextHop, Route};
@@ -224,6 +224,7 @@ impl Draft {
             "",
         );
         found.count("gnrs.max_clients", section.max_clients as u64, 1..=MOST, "");
+        found.count("gnrs.copies", section.copies as u64, 1..=64, "");
         found.count(
             "gnrs.max_watches",
             section.max_watches as u64,
@@ -233,6 +234,7 @@ impl Draft {
         found.socket_path("gnrs.socket", section.socket.as_deref());
         let socket_group = found.group("gnrs.socket_group", section.socket_group.as_deref());
         let store = names::store(section, &mut found);
+        let peers = names::peers(section, &store, &mut found);
         found.or(NameServerPlan {
             listen: section.listen,
             store,
@@ -240,6 +242,11 @@ impl Draft {
                 max_records: section.max_records,
                 max_bytes: section.max_bytes.as_usize(),
                 max_providers: section.max_providers,
+            },
+            peers,
+            placement: Placement {
+                own: section.name.clone(),
+                copies: section.copies,
             },
             max_clients: section.max_clients,
             max_watches: section.max_watches,

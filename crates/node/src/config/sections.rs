@@ -259,6 +259,16 @@ pub struct GnrsSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"/etc/whimbrel/store-ca.pem")]
     pub store_certificates: Option<PathBuf>,
+    /// Name servers of other sites, which have copies of the records; for a store in a file or in memory.
+    #[schemars(example = example_name_servers())]
+    pub peers: Vec<Remote>,
+    /// The address of this name server as all others have it in `peers`. Without one, it keeps all
+    /// records; it is needed where there are more servers than copies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"names.example:4720")]
+    pub name: Option<String>,
+    /// Copies of a record, among this server and `peers`.
+    pub copies: usize,
     /// Maximum of records in a file or in memory.
     pub max_records: usize,
     /// Maximum memory for records in a file or in memory.
@@ -311,6 +321,9 @@ impl Default for GnrsSection {
             store: None,
             store_password_file: None,
             store_certificates: None,
+            peers: Vec::new(),
+            name: None,
+            copies: 3,
             max_records: limits.max_records,
             max_bytes: ByteSize(limits.max_bytes as u64),
             max_providers: limits.max_providers,

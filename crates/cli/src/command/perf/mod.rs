@@ -17,7 +17,7 @@ use whimbrel_node::perf::{MAX_STREAMS, Plan};
 use super::access::{no_host, reach};
 use super::serve::{DIRECT, listening};
 use super::waiting::ToldWait;
-use super::{Outcome, json_line, offering, stop_flag, tell, tell_json};
+use super::{Outcome, directory, json_line, offering, stop_flag, tell, tell_json};
 use crate::arguments::HostAccess;
 use crate::exit::{Exit, Failure};
 use crate::logging::note;
@@ -59,10 +59,11 @@ pub(crate) struct Server {
 
 #[derive(Args, Debug)]
 pub(crate) struct Client {
-    /// The name of the server's host, which it prints
+    /// The name of the server's host, which it prints, or its alias
+    #[arg(value_parser = directory::name)]
     server: Guid,
     /// Reach the server directly at this address: no router and no name service are needed
-    #[arg(long, value_name = "[NAME@]HOST:PORT", conflicts_with = "socket")]
+    #[arg(long, value_name = "[NAME@]HOST:PORT", conflicts_with = "socket", value_parser = directory::remote)]
     from: Option<NamedRemote>,
     /// How long to measure; a number without a unit is seconds, as in iperf3
     #[arg(
