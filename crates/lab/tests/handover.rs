@@ -53,7 +53,7 @@ fn router(
     let config = RouterConfig {
         guid,
         wall: WALL,
-        hop: HopConfig::plain(guid, 1472),
+        hop: HopConfig::plain(&keys(number), [number; 32], 1472),
         buffer_packets: 16_384,
         store: StoreLimits {
             total: 1 << 30,

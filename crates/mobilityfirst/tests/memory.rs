@@ -5,6 +5,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use whimbrel_core::identity::KeyPair;
 use whimbrel_core::{
     Guid, Machine, Medium, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time, WallClock,
 };
@@ -36,13 +37,18 @@ fn guid(kind: u8, number: u32) -> Guid {
     Guid(bytes)
 }
 
+/// Returns the keys of the router, or of a neighbour from 1 on.
+fn keys(number: usize) -> KeyPair {
+    KeyPair::from_secret(&[number as u8 + 1; 32])
+}
+
 fn config() -> RouterConfig {
-    let own = guid(1, 0);
+    let own = keys(0).guid();
     let hop = HopConfig {
         chunk_limit: 64 << 10,
         max_chunks_in_flight: 8,
         queue_target: 128 << 10,
-        ..HopConfig::plain(own, MTU)
+        ..HopConfig::plain(&keys(0), [1; 32], MTU)
     };
     RouterConfig {
         guid: own,
@@ -101,7 +107,7 @@ impl Neighbour {
     fn new(number: usize, mischief: Mischief) -> Neighbour {
         let config = HopConfig {
             mtu: MTU,
-            ..HopConfig::plain(guid(2, number as u32), MTU)
+            ..HopConfig::plain(&keys(number + 1), [number as u8 + 2; 32], MTU)
         };
         Neighbour {
             hop: Hop::new(config, SeededRng::new(number as u64 + 7), Time::ZERO),
@@ -143,7 +149,7 @@ impl Neighbour {
                 }
                 .encode(&mut head);
                 let header =
-                    NetworkHeader::new(service, UpperProtocol::Echo, destination, guid(1, 0));
+                    NetworkHeader::new(service, UpperProtocol::Echo, destination, keys(0).guid());
                 Chunk {
                     header,
                     message: Message {

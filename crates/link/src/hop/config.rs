@@ -114,18 +114,9 @@ impl HopConfig {
     /// scenario's generator.
     pub fn sealed(keys: &KeyPair, seed: [u8; 32], mtu: usize) -> HopConfig {
         HopConfig {
+            local: keys.guid(),
             reception: Arc::new(Reception::new(keys.clone(), seed, true)),
             plain: false,
-            ..HopConfig::plain(keys.guid(), mtu)
-        }
-    }
-
-    /// Returns the defaults for a plain hop of a node that is called `local`.
-    pub fn plain(local: Guid, mtu: usize) -> HopConfig {
-        HopConfig {
-            local,
-            reception: Arc::new(Reception::plain(local, local.0)),
-            plain: true,
             neighbour: None,
             post_quantum: PostQuantum::Off,
             calls: true,
@@ -148,6 +139,14 @@ impl HopConfig {
             finished_memory: 1024,
             pacing: Pacing::Bottleneck,
             ecn: true,
+        }
+    }
+
+    /// Returns the same for plain hops.
+    pub fn plain(keys: &KeyPair, seed: [u8; 32], mtu: usize) -> HopConfig {
+        HopConfig {
+            plain: true,
+            ..HopConfig::sealed(keys, seed, mtu)
         }
     }
 

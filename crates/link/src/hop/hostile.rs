@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use proptest::prelude::*;
+use whimbrel_core::identity::KeyPair;
 use whimbrel_core::{Guid, SeededRng, Time};
 
 use super::ecn::EcnReport;
@@ -119,7 +120,7 @@ impl Attacked {
         let config = HopConfig {
             max_chunks_in_flight: CHUNKS,
             finished_memory: 64,
-            ..HopConfig::plain(Guid([1; 32]), 1_400)
+            ..HopConfig::plain(&KeyPair::from_secret(&[1; 32]), [1; 32], 1_400)
         };
         let mut attacked = Attacked {
             now: Time::ZERO,
@@ -418,7 +419,8 @@ proptest! {
             bytes[end..].copy_from_slice(&crc);
         }
         let mut budget = PacketBudget::new(10);
-        let mut hop = Hop::new(HopConfig::plain(Guid([1; 32]), 1_400), SeededRng::new(1), Time::ZERO);
+        let config = HopConfig::plain(&KeyPair::from_secret(&[1; 32]), [1; 32], 1_400);
+        let mut hop = Hop::new(config, SeededRng::new(1), Time::ZERO);
         let decoded = decode(&bytes).is_ok();
         hop.handle_frame(Time::ZERO, &bytes, &mut budget);
         let stats = hop.stats();

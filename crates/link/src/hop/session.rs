@@ -492,9 +492,10 @@ fn nonzero(rng: &mut SeededRng) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use whimbrel_core::identity::KeyPair;
 
     fn config(name: u8) -> HopConfig {
-        HopConfig::plain(Guid([name; 32]), 1400)
+        HopConfig::plain(&KeyPair::from_secret(&[name; 32]), [name; 32], 1400)
     }
 
     fn greet(session: &mut Session, now: Time, name: u8) -> Option<Hello> {

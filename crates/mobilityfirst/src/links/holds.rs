@@ -601,6 +601,7 @@ impl Links {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use whimbrel_core::identity::KeyPair;
     use whimbrel_core::{Medium, PortEvent, PortInfo, PortOrigin, SeededRng};
     use whimbrel_link::HopConfig;
 
@@ -608,7 +609,7 @@ pub(super) mod tests {
 
     /// Returns hops with this many inbound peers.
     pub(in crate::links) fn links(ports: u32) -> Links {
-        let hop = HopConfig::plain(Guid([1; 32]), 1472);
+        let hop = HopConfig::plain(&KeyPair::from_secret(&[1; 32]), [1; 32], 1472);
         let mut links = Links::new(hop, 64, SeededRng::new(1));
         for port in 0..ports {
             let up = PortEvent::Up(PortInfo {

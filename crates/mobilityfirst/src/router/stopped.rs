@@ -1,10 +1,11 @@
 //! Contents that a next hop has stopped, and sources that do not mind it.
 
 use core::time::Duration;
+use std::sync::LazyLock;
 
 use whimbrel_core::Guid;
 
-use super::hostile::control;
+use super::hostile::{control, name};
 use super::tests::{Net, SOURCE, data, port};
 use crate::chunk::{Chunk, Flow, Message};
 use crate::wire::{
@@ -12,21 +13,21 @@ use crate::wire::{
 };
 
 const SECOND: Duration = Duration::from_secs(1);
-const CLIENT: Guid = Guid([9; 32]);
+static CLIENT: LazyLock<Guid> = LazyLock::new(|| name(9));
 /// A router on the way to the client.
-const BEYOND: Guid = Guid([3; 32]);
+static BEYOND: LazyLock<Guid> = LazyLock::new(|| name(3));
 
 /// Returns a source, neighbour 1, and the next hop to the client, neighbour 2.
 fn net() -> Net {
-    let mut net = Net::new(&[SOURCE, BEYOND]);
-    for (guid, neighbour) in [(SOURCE, 1), (CLIENT, 2)] {
+    let mut net = Net::new(&[*SOURCE, *BEYOND]);
+    for (guid, neighbour) in [(*SOURCE, 1), (*CLIENT, 2)] {
         assert!(net.with_router(|it, _| it.attachments.insert(guid, port(neighbour), 1)));
     }
     net
 }
 
 fn chunk_of(content: Guid, index: u32, len: usize) -> Chunk {
-    let mut chunk = data(ServiceId::CONTENT_RESPONSE, CLIENT, index, len);
+    let mut chunk = data(ServiceId::CONTENT_RESPONSE, *CLIENT, index, len);
     let data = Data {
         content,
         payload: vec![0; len].into(),
@@ -39,17 +40,17 @@ fn chunk_of(content: Guid, index: u32, len: usize) -> Chunk {
 /// The next hop stops a content for this time.
 fn stop(net: &mut Net, content: Guid, lease: Duration) {
     let stop = Control::Stop(Stop {
-        source: SOURCE,
-        destination: CLIENT,
+        source: *SOURCE,
+        destination: *CLIENT,
         content,
         lease,
     });
     let flow = Flow {
-        source: SOURCE,
-        destination: CLIENT,
+        source: *SOURCE,
+        destination: *CLIENT,
     };
     net.with_router(|it, _| it.links.note_passed(port(2), flow));
-    net.send(2, control(BEYOND, &stop));
+    net.send(2, control(*BEYOND, &stop));
     net.run(Duration::from_millis(100));
 }
 

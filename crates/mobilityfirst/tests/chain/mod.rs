@@ -84,8 +84,12 @@ pub(crate) struct World {
     pub(crate) chunks: [u32; 23],
 }
 
+fn router_keys(router: usize) -> KeyPair {
+    KeyPair::from_secret(&[100 + router as u8; 32])
+}
+
 fn name_of(router: usize) -> Guid {
-    Guid([100 + router as u8; 32])
+    router_keys(router).guid()
 }
 
 fn host(secret: u8) -> AnyMachine<HostEvent> {
@@ -105,7 +109,7 @@ fn router(number: usize, count: usize) -> Router {
     let config = RouterConfig {
         guid: name_of(number),
         wall: WALL,
-        hop: HopConfig::plain(name_of(number), 1472),
+        hop: HopConfig::plain(&router_keys(number), [number as u8; 32], 1472),
         buffer_packets: 32_768,
         store: StoreLimits {
             total: 1 << 30,

@@ -84,7 +84,7 @@ pub struct HopSection {
 
 impl Default for HopSection {
     fn default() -> HopSection {
-        let hop = HopConfig::plain(Guid::NONE, 1472);
+        let hop = HopConfig::sealed(&KeyPair::from_secret(&[0; 32]), [0; 32], 1472);
         HopSection {
             pacing: Pacing::Bottleneck,
             buffer_packets: 32_768,
@@ -140,8 +140,7 @@ impl HopSection {
             pacing: self.pacing.into(),
             post_quantum: self.post_quantum,
             reception: Arc::new(reception),
-            plain: false,
-            ..HopConfig::plain(keys.guid(), 1472)
+            ..HopConfig::sealed(keys, seed, 1472)
         }
     }
 }

@@ -110,7 +110,7 @@ impl SealedSession {
             cookie: answer.cookie,
             ..attempt.call
         };
-        let keys = self.reception.keys()?;
+        let keys = self.reception.keys();
         let kem_shared = match (&answer.kem, &attempt.kem) {
             (Some(kem), Some(pair)) => Some(pair.open(&kem.ciphertext)),
             (None, _) => None,
@@ -223,7 +223,7 @@ impl SealedSession {
             return false;
         }
         let read = || {
-            let keys = self.reception.keys()?;
+            let keys = self.reception.keys();
             let (exchange, proven) = read_proof(&self.reception, &seat, &proving, frame)?;
             let traffic = exchange.traffic(&proven.key, &keys.public(), &proven.parameters);
             let channel = Channel::new(
@@ -383,7 +383,7 @@ pub(super) fn answer(
     (call, kem_key): (&Call, Option<&[u8; KEM_KEY_LEN]>),
     describe: impl FnOnce(u64) -> Parameters,
 ) -> Option<Vec<u8>> {
-    let keys = reception.keys()?;
+    let keys = reception.keys();
     let seat = reception.seat(now, address, call);
     let ephemeral = Ephemeral::new(seat.ephemeral);
     let (kem, kem_shared) = match kem_key.zip(seat.kem) {
@@ -431,7 +431,7 @@ pub(super) fn read_proof(
     frame: &[u8],
 ) -> Option<(Exchange, Proven)> {
     let (call, index) = (&proving.call, proving.index);
-    let keys = reception.keys()?;
+    let keys = reception.keys();
     let ephemeral = Ephemeral::new(seat.ephemeral.clone());
     let answer = Answer {
         suite: reception.suite(call),

@@ -193,7 +193,7 @@ pub(super) struct KemSeat {
 
 /// See the module. Shared by the node's hops and its [`Gate`](super::Gate)s.
 pub struct Reception {
-    keys: Option<KeyPair>,
+    keys: KeyPair,
     guid: Guid,
     fast_aes: bool,
     state: Mutex<State>,
@@ -211,20 +211,12 @@ impl Reception {
     /// scenario's generator: all secrets follow from it. `fast_aes`: the processor has instructions
     /// for AES.
     pub fn new(keys: KeyPair, seed: [u8; 32], fast_aes: bool) -> Reception {
-        Reception {
-            fast_aes,
-            ..Reception::plain(keys.guid(), seed).with_keys(keys)
-        }
-    }
-
-    /// For a node whose links are all plain.
-    pub fn plain(guid: Guid, seed: [u8; 32]) -> Reception {
         let secret = |purpose: &str| Zeroizing::new(blake3::derive_key(purpose, &seed));
         let period = |purpose| Period::new(secret(purpose));
         Reception {
-            keys: None,
-            guid,
-            fast_aes: true,
+            guid: keys.guid(),
+            keys,
+            fast_aes,
             state: Mutex::new(State {
                 random: secret(RATCHET_CONTEXT),
                 number: 0,
@@ -238,18 +230,13 @@ impl Reception {
         }
     }
 
-    fn with_keys(mut self, keys: KeyPair) -> Reception {
-        self.keys = Some(keys);
-        self
-    }
-
     /// Returns the node's name.
     pub fn guid(&self) -> Guid {
         self.guid
     }
 
-    pub(super) fn keys(&self) -> Option<&KeyPair> {
-        self.keys.as_ref()
+    pub(super) fn keys(&self) -> &KeyPair {
+        &self.keys
     }
 
     /// What it has counted.
@@ -476,7 +463,7 @@ mod tests {
 
     #[test]
     fn calls_of_many_addresses_leave_room_for_those_of_another() {
-        let reception = Reception::plain(Guid([1; 32]), [2; 32]);
+        let reception = Reception::new(KeyPair::from_secret(&[1; 32]), [2; 32], true);
         assert_eq!(accepted(&reception, 1, 100_000), 482);
         for network in 2..500 {
             accepted(&reception, network, 100_000);
