@@ -22,9 +22,10 @@ const BUFFER_PACKETS: usize = 512;
 /// The name server's port: nobody ever answers there.
 const NAME_SERVER: PortId = PortId(1000);
 const STEP: Duration = Duration::from_millis(5);
-/// A DATA frame's first byte, and its flag for the last packet of a chunk
+/// A DATA frame's first byte, and the place of its flag for the last packet of a chunk
 /// (`docs/protocols/hop.md`).
-const DATA: u8 = 0x11;
+const DATA: u8 = 0x21;
+const FLAGS_AT: usize = 9;
 const LAST: u8 = 1;
 /// An address that no route leads to.
 const NOWHERE: Guid = Guid([9; 32]);
@@ -202,7 +203,7 @@ impl Neighbour {
         {
             let start = buffer.len() - size;
             for frame in buffer[start..].chunks(segment.unwrap_or(size).max(1)) {
-                let ends_chunk = frame[0] == DATA && frame[1] & LAST != 0;
+                let ends_chunk = frame[0] == DATA && frame[FLAGS_AT] & LAST != 0;
                 if self.mischief != Mischief::HalfChunks || !ends_chunk {
                     self.to_router.push_back(frame.to_vec());
                 }
@@ -232,6 +233,7 @@ fn run(mischiefs: &[Mischief], names: Names, rounds: u32) -> Outcome {
     if names == Names::Silent {
         router.handle_port(Time::ZERO, NAME_SERVER, PortEvent::Up(info(0)));
     }
+    (1..=NEIGHBOURS).for_each(|number| router.believe(keys(number).guid()));
     let mut neighbours: Vec<Neighbour> = (0..NEIGHBOURS)
         .map(|number| Neighbour::new(number, mischiefs[number % mischiefs.len()]))
         .collect();

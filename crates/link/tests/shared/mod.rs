@@ -126,7 +126,7 @@ impl Side {
                     _ => {}
                 }
             }
-            self.arrived[index] = hop.stats().data_received * 1_432;
+            self.arrived[index] = hop.stats().data_received * 1_428;
             if *sends && now >= *start && now < *end {
                 while hop.ready_for() > 0 {
                     hop.send(now, *next, Bytes::new(), self.body.clone());

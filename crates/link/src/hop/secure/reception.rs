@@ -81,8 +81,8 @@ pub struct ReceptionCounters {
     pub repeated: u64,
     /// Frames of sessions that are not known here.
     pub unknown_sessions: u64,
-    /// Calls in the wrong mode: plain where encryption is required, or encrypted where it is not
-    /// offered.
+    /// Calls in the wrong mode: plain where encryption is required, or encrypted where the link is
+    /// plain.
     pub wrong_mode: u64,
     /// Calls without a hybrid exchange where one is required.
     pub classical: u64,
@@ -290,9 +290,11 @@ impl Reception {
         u8::from(self.fast_aes) * FAST_AES
     }
 
-    /// Returns the cipher for a session with who calls so.
+    /// Returns the suite for a session with who calls so.
     pub(super) fn suite(&self, call: &Call) -> Suite {
-        if self.fast_aes && call.flags & FAST_AES != 0 {
+        if call.is_plain() {
+            Suite::Plain
+        } else if self.fast_aes && call.flags & FAST_AES != 0 {
             Suite::Aes128Gcm
         } else {
             Suite::ChaCha20Poly1305
@@ -380,31 +382,6 @@ impl Reception {
         }
         *period.by_network.entry(network).or_default() += 1;
         period.accepted.insert(call.cookie)
-    }
-
-    /// A plain answerer's token and nonce for who calls with this token: nothing of a caller is kept
-    /// before its address is proven. Neither is 0.
-    pub(in crate::hop) fn plain_seat(
-        &self,
-        now: Time,
-        address: Option<SocketAddr>,
-        token: u32,
-        past: usize,
-    ) -> (u32, u32) {
-        let mut state = self.lock();
-        state.turn(now);
-        let call = Call {
-            flags: 0,
-            index: token,
-            ephemeral: [0; 32],
-            cookie: [0; 16],
-            kem: [0; 32],
-        };
-        let cookie = state.periods[past.min(1)].cookie(address, &call);
-        let word = |at: usize| {
-            u32::from_be_bytes([cookie[at], cookie[at + 1], cookie[at + 2], cookie[at + 3]]) | 1
-        };
-        (word(0), word(4))
     }
 }
 
