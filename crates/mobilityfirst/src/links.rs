@@ -112,8 +112,6 @@ pub struct Carried {
 struct Link {
     hop: Hop,
     info: PortInfo,
-    // Nothing is encrypted or proven on it.
-    plain: bool,
     // What its chunks hold of the buffer, and messages of this node for it.
     held: Holder,
     own: Pool,
@@ -248,8 +246,8 @@ impl Links {
         self.pacing.insert(number, pacing);
     }
 
-    /// The hops of link `number`, those of its callers among them, that come up from now on neither
-    /// encrypt nor prove anything; their neighbours must do the same.
+    /// The hops of link `number`, those of its callers among them, that come up from now on do not
+    /// encrypt; their neighbours must do the same.
     pub fn set_plain(&mut self, number: u32) {
         self.plain.insert(number);
     }

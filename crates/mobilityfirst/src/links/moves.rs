@@ -95,8 +95,8 @@ impl Links {
 
     /// A router that connects from an ephemeral port returns on another one after a restart: if a
     /// port is silent while its name appears on another one with another incarnation, it has
-    /// restarted. While the first one is responsive, the claim of the other one is ignored: a name
-    /// in a HELLO proves nothing.
+    /// restarted. While the first one is responsive, the other one is ignored: both may run with the
+    /// same key.
     pub(super) fn note_restarts(&mut self) {
         let of_event = |event: &LinkEvent| match event {
             LinkEvent::Up { port, .. } | LinkEvent::Unresponsive(port) => self.neighbour(*port),
@@ -126,7 +126,7 @@ impl Links {
 
     /// A caller whose address changes comes in on another port, and is the same run of the same
     /// neighbour. The former port counts as moved from only if nothing came on it since the other
-    /// one began to talk: who forges a greeting cannot silence the neighbour.
+    /// one began to talk: a second holder of the key cannot silence the neighbour.
     pub(super) fn note_moves(&mut self, now: Time) {
         let come: Vec<PortId> = self
             .events

@@ -26,7 +26,7 @@ impl NameRule {
 
 impl Links {
     /// The neighbour of link `number` must prove a name by this rule, from the next time on that its
-    /// port comes up. Without a rule any name will do. A plain link proves no names.
+    /// port comes up. Without a rule any name will do.
     pub fn set_name_rule(&mut self, number: u32, rule: NameRule) {
         self.names.insert(number, rule);
     }
@@ -48,9 +48,7 @@ impl Links {
         let PortOrigin::Configured(number) = link.info.origin else {
             return;
         };
-        if let Some(rule @ NameRule::FirstProven(None)) = self.names.get_mut(&number)
-            && !link.plain
-        {
+        if let Some(rule @ NameRule::FirstProven(None)) = self.names.get_mut(&number) {
             *rule = NameRule::FirstProven(Some(name));
             link.hop.expect_neighbour(name);
         }
@@ -60,16 +58,9 @@ impl Links {
     pub fn proven_names(&self) -> BTreeMap<u32, Guid> {
         let ports = self.by_link.iter();
         let proven = ports.filter_map(|(number, port)| {
-            let link = self.links.get(port).filter(|link| !link.plain)?;
+            let link = self.links.get(port)?;
             Some((*number, link.neighbour?))
         });
         proven.collect()
-    }
-
-    /// Returns true if whoever can send on this port is trusted to be its neighbour: the link is
-    /// plain, and this node has opened it.
-    pub(crate) fn is_trusted_wire(&self, port: PortId) -> bool {
-        let link = self.links.get(&port);
-        link.is_some_and(|link| link.plain && link.info.origin.is_chosen())
     }
 }

@@ -33,7 +33,6 @@ impl Links {
                 let link = Link {
                     hop: Hop::new(config, rng, now),
                     info: info.clone(),
-                    plain,
                     held: Holder::default(),
                     own: self
                         .own

@@ -172,7 +172,11 @@ impl Net {
     ) -> Net {
         let neighbours = hops.len();
         let mut bed = testbed::Net::new(1);
-        let router = Router::new(config, SeededRng::new(1));
+        let mut router = Router::new(config, SeededRng::new(1));
+        let plain = hops.iter().zip(origins).filter(|(hop, _)| hop.plain);
+        for (hop, _) in plain.filter(|(_, origin)| origin.is_chosen()) {
+            router.believe(hop.reception.guid());
+        }
         bed.add_mortal("router", AnyMachine::new(router, |_| ()));
         let wire = LinkSpec::new(100_000_000, Duration::from_millis(1));
         for (number, hop) in (1..).zip(hops) {
