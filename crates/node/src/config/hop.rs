@@ -69,7 +69,7 @@ pub struct HopSection {
     /// the same, and each is listed from then on, while the list has fewer than 2,048 names and the
     /// caller's network less than its share of them;
     /// "listed": only those. `whimbrel router allow` and `deny` (`host allow`, `host deny`) change
-    /// the list at run time, in a file beside the key. A plain link proves no names and has no list.
+    /// the list at run time, in a file beside the key.
     #[schemars(with = "String")]
     pub callers: CallerPolicy,
     /// Names that may call, beside those of the file.
@@ -277,18 +277,6 @@ pub(super) fn check_hop(found: &mut Found<'_>, hop: &HopSection, links: &[LinkSe
         };
         let label = &link.label;
         found.add("hop.post_quantum", format!("link \"{label}\" {fault}"));
-    }
-    let unproven = links.iter().find(|link| link.listen && link.plain);
-    if let Some(link) =
-        unproven.filter(|_| hop.callers != CallerPolicy::Any || !hop.deny.is_empty())
-    {
-        found.add(
-            "hop.callers",
-            format!(
-                "callers of link \"{}\" prove no names, because it is plain; remove its plain, or this",
-                link.label
-            ),
-        );
     }
     for name in hop.allow.iter().filter(|name| hop.deny.contains(name)) {
         found.add(
