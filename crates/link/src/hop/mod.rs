@@ -52,7 +52,7 @@ use feedback::Disbelief;
 use liveness::{Due, Liveness, Sending};
 use outbound::Parcel;
 use receiver::Receiver;
-use secure::{Greeting, SealedSession, Standing};
+use secure::{Greeting, Session, Standing};
 use sender::Sender;
 use wire::{Content, Opened, decode_opened};
 
@@ -62,7 +62,7 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 /// The transfer of chunks to and from one neighbour on one port.
 pub struct Hop {
     config: HopConfig,
-    session: SealedSession,
+    session: Session,
     // What a sealed frame held: kept for the next one's sake.
     opened: Vec<u8>,
     report_at: Time,
@@ -84,7 +84,7 @@ impl Hop {
             sender: Sender::new(&config, first_id, now),
             receiver: Receiver::new(&config),
             liveness: Liveness::new(now),
-            session: SealedSession::new(&config, now),
+            session: Session::new(&config, now),
             opened: Vec::new(),
             report_at: now,
             unwilling: None,

@@ -18,10 +18,10 @@ use super::reception::Seat;
 use super::{
     ANSWER_AGAIN, ANSWERS, Attempt, CALL_AGAIN, COOKIE_LEN, GIVE_WAY, Greeting, HopConfig,
     HopDrops, Live, MAX_ANSWER_DOUBLINGS, MAX_REFUSAL_DOUBLINGS, PROOF_AGAIN, Peer, PostQuantum,
-    Proof, REFUSED_AGAIN, Reception, SealedSession, Standing, Unwilling,
+    Proof, REFUSED_AGAIN, Reception, Session, Standing, Unwilling,
 };
 
-impl SealedSession {
+impl Session {
     pub(super) fn handle_call(
         &mut self,
         now: Time,
@@ -378,7 +378,8 @@ impl SealedSession {
             PostQuantum::Require => true,
         };
         let kem = wanted.then(|| KemPair::new([self.reception.draw(), self.reception.draw()]));
-        let flags = kem.as_ref().map_or(0, |_| HYBRID) | u8::from(self.plain) * PLAIN;
+        let plain = u8::from(self.plain) * PLAIN;
+        let flags = kem.as_ref().map_or(0, |_| HYBRID) | plain;
         Attempt {
             call: Call {
                 flags: self.reception.flags() | flags,

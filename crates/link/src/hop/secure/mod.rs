@@ -138,7 +138,7 @@ struct Proof {
 }
 
 /// See the module.
-pub(super) struct SealedSession {
+pub(super) struct Session {
     reception: Arc<Reception>,
     address: Option<SocketAddr>,
     calls: bool,
@@ -178,11 +178,11 @@ pub(super) struct SealedSession {
     rtt: Option<Duration>,
 }
 
-impl SealedSession {
-    pub(super) fn new(config: &HopConfig, now: Time) -> SealedSession {
+impl Session {
+    pub(super) fn new(config: &HopConfig, now: Time) -> Session {
         let reception = config.reception.clone();
         let run = reception.draw_word() | 1;
-        SealedSession {
+        Session {
             reception,
             address: config.remote,
             calls: config.calls,

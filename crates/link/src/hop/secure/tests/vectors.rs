@@ -32,7 +32,7 @@ fn session_vectors(suite: Suite, hybrid: bool) -> String {
     let key = pair.as_ref().map(KemPair::public);
     let secret = key.map(|key| encapsulate(key, &Zeroizing::new([7; 32])).unwrap());
     let call = Call {
-        flags: FAST_AES | key.map_or(0, |_| HYBRID) | u8::from(suite == Suite::Plain) * PLAIN,
+        flags: FAST_AES | key.map_or(0, |_| HYBRID) | (u8::from(suite == Suite::Plain) * PLAIN),
         index: 0x0102_0304,
         ephemeral: own.public,
         cookie: [0; 16],
