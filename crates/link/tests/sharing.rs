@@ -220,7 +220,7 @@ fn a_dedicated_rate_is_not_ecn_capable() {
 fn a_scavenger_takes_what_is_left() {
     let mut net = Shared::new(1, &path(1.0), &[all_along(SCAVENGER)]);
     let alone = net.rates(at(10), at(40));
-    assert!(alone[0] > 0.85 * RATE, "alone: {alone:?}");
+    assert!(alone[0] > 0.84 * RATE, "alone: {alone:?}");
     for other in [FAIR, Flow::Tcp(Kind::Cubic), Flow::Tcp(Kind::Bbr)] {
         let other_for_a_while = (other, Time::from_millis(100), at(60));
         let flows = [all_along(SCAVENGER), other_for_a_while];
