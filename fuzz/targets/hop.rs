@@ -1,9 +1,8 @@
-//! A live hop and a neighbour that says whatever the input says, in well-sealed frames of the hop's
-//! own session.
+//! A live plain hop and a neighbour that says whatever the input says, in well-formed frames of the
+//! hop's own session.
 //!
-//! The input is a list of steps: an octet that chooses, then what the step needs. Frames are bodies
-//! without session tag and CRC: those are put right, or no frame would come further than the first
-//! check.
+//! The input is a list of steps: an octet that chooses, then what the step needs. Of frames the index
+//! of the session and the checksum are put right, or none would come further than the first check.
 #![no_main]
 
 use core::time::Duration;
@@ -11,70 +10,79 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use whimbrel_core::{Guid, SeededRng, Time};
+use whimbrel_core::identity::KeyPair;
+use whimbrel_core::{SeededRng, Time};
 use whimbrel_link::{Hop, HopConfig, HopEvent, PacketBudget};
 
 const ROOM: usize = 256;
-const OUR_TOKEN: u32 = 0x0bad_cafe;
 
 /// The neighbour: it knows what any neighbour is told.
 struct Neighbour {
     hop: Hop,
     budget: PacketBudget,
     now: Time,
-    token: u32,
-    nonce: u32,
+    // Answers the hop's calls.
+    honest: Hop,
+    runs: u8,
+    // The hop's index of the session, in its last call; and what a LOST repeats of its last frame.
+    index: [u8; 4],
+    last_sent: [u8; 8],
     held: u32,
     sent: BTreeSet<u64>,
     next_tag: u64,
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-fn sealed(mut frame: Vec<u8>) -> Vec<u8> {
-    let crc = crc_fast::crc32_iscsi(&frame);
-    frame.extend_from_slice(&crc.to_be_bytes());
-    frame
+fn config(end: u8, run: u8) -> HopConfig {
+    HopConfig {
+        max_chunks_in_flight: 8,
+        finished_memory: 64,
+        calls: end == 1,
+        ..HopConfig::plain(&KeyPair::from_secret(&[end; 32]), [run; 32], 1_400)
+    }
 }
 
 impl Neighbour {
     fn new() -> Neighbour {
-        let config = HopConfig {
-            max_chunks_in_flight: 8,
-            finished_memory: 64,
-            ..HopConfig::plain(Guid([1; 32]), 1_400)
-        };
         let mut neighbour = Neighbour {
-            hop: Hop::new(config, SeededRng::new(1), Time::ZERO),
+            hop: Hop::new(config(1, 0), SeededRng::new(1), Time::ZERO),
             budget: PacketBudget::new(ROOM),
             now: Time::ZERO,
-            token: 0,
-            nonce: 0,
+            honest: Hop::new(config(2, 0), SeededRng::new(2), Time::ZERO),
+            runs: 0,
+            index: [0; 4],
+            last_sent: [0; 8],
             held: 0,
             sent: BTreeSet::new(),
             next_tag: 0,
         };
         neighbour.drain();
-        neighbour.greet();
-        neighbour.drain();
         assert!(neighbour.hop.is_up());
         neighbour
     }
 
-    /// An authentic HELLO (docs/protocols/hop.md, section 1).
-    fn greet(&mut self) {
-        // It asks for an answer, and reports marks.
-        let mut hello = vec![0x10, 3, 0, 0];
-        for word in [self.token, OUR_TOKEN, 9, self.nonce, 0, 7] {
-            hello.extend_from_slice(&word.to_be_bytes());
+    /// The neighbour restarts, and says so (docs/protocols/hop.md, section 9).
+    fn restart(&mut self) {
+        self.runs = self.runs.wrapping_add(1);
+        let config = config(2, self.runs);
+        self.honest = Hop::new(config, SeededRng::new(self.runs.into()), self.now);
+        let mut lost = vec![0x34, 0, 1, 0];
+        lost.extend_from_slice(&self.last_sent);
+        self.take(&lost);
+    }
+
+    /// A message of the handshake is answered as it should be.
+    fn answer(&mut self, message: &[u8]) {
+        if message[0] == 0x30 {
+            self.index.copy_from_slice(&message[4..8]);
         }
-        hello.extend_from_slice(&[2; 32]);
-        for word in [1_400u32, 1 << 20, 1_000, 0, 8 << 16 | 64] {
-            hello.extend_from_slice(&word.to_be_bytes());
+        let mut budget = PacketBudget::new(ROOM);
+        self.honest.handle_frame(self.now, message, &mut budget);
+        let mut buffer = Vec::new();
+        while let Some((size, _)) = self.honest.poll_transmit(self.now, 1, &mut buffer) {
+            let answer = buffer.split_off(buffer.len() - size);
+            self.take(&answer);
         }
-        self.take(&sealed(hello));
+        while self.honest.poll_event().is_some() {}
     }
 
     fn take(&mut self, frame: &[u8]) {
@@ -83,12 +91,13 @@ impl Neighbour {
 
     fn frame(&mut self, body: &[u8]) {
         let mut frame = body.to_vec();
-        if frame.len() >= 8 && frame[0] & 15 != 0 {
-            let session = self.token ^ OUR_TOKEN.rotate_left(16);
-            frame[0] = 0x10 | frame[0] & 3;
-            frame[4..8].copy_from_slice(&session.to_be_bytes());
+        if frame.len() >= 9 {
+            frame[0] = 0x20 | frame[0] & 15;
+            frame[1..5].copy_from_slice(&self.index);
         }
-        self.take(&sealed(frame));
+        let crc = crc_fast::crc32_iscsi(&frame);
+        frame.extend_from_slice(&crc.to_be_bytes());
+        self.take(&frame);
     }
 
     fn wait(&mut self, time: Duration) {
@@ -112,9 +121,11 @@ impl Neighbour {
             let Some((size, segment)) = self.hop.poll_transmit(self.now, 64, &mut buffer) else {
                 break;
             };
-            let first = &buffer[..segment.unwrap_or(size).min(size)];
-            if first[0] & 15 == 0 {
-                (self.token, self.nonce) = (u32_at(first, 8), u32_at(first, 12));
+            let first = buffer[..segment.unwrap_or(size).min(size)].to_vec();
+            if first[0] >> 4 == 3 {
+                self.answer(&first);
+            } else {
+                self.last_sent.copy_from_slice(&first[1..9]);
             }
         }
         while let Some(event) = self.hop.poll_event() {
@@ -161,7 +172,7 @@ impl Neighbour {
                 }
             }
             _ if argument < 64 => self.hop.set_mtu(self.now, 200 + usize::from(argument) * 40),
-            _ if argument < 128 => self.greet(),
+            _ if argument < 128 => self.restart(),
             _ => {
                 self.budget.release(core::mem::take(&mut self.held));
                 self.hop.budget_released(self.now, &mut self.budget);

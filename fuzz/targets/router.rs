@@ -56,7 +56,7 @@ fuzz_target!(|data: &[u8]| {
     let config = RouterConfig {
         guid,
         wall: WallClock::new(1_767_225_600_000),
-        hop: HopConfig::plain(guid, 1472),
+        hop: HopConfig::plain(&keys, [1; 32], 1472),
         buffer_packets: 1024,
         store: StoreLimits {
             total: 1 << 20,

@@ -196,11 +196,12 @@ impl Neighbour {
             socket.set_nonblocking(true)?;
             Ok(socket)
         });
-        let name = Guid([number as u8 + 2; 32]);
+        let secret = [number as u8 + 2; 32];
+        let hop = HopConfig::plain(&KeyPair::from_secret(&secret), secret, MTU);
         let rng = SeededRng::stream(seed, &format!("neighbour {number}"));
         Ok(Neighbour {
             socket: socket.map_err(BenchError::system("open a socket for a neighbour"))?,
-            hop: Hop::new(HopConfig::plain(name, MTU), rng, Time::ZERO),
+            hop: Hop::new(hop, rng, Time::ZERO),
             budget: PacketBudget::new(BUFFER_PACKETS),
             number: number as u32,
             half: number % 2 == 1,

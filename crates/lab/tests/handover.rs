@@ -53,7 +53,7 @@ fn router(
     let config = RouterConfig {
         guid,
         wall: WALL,
-        hop: HopConfig::plain(guid, 1472),
+        hop: HopConfig::plain(&keys(number), [number; 32], 1472),
         buffer_packets: 16_384,
         store: StoreLimits {
             total: 1 << 30,
@@ -69,7 +69,12 @@ fn router(
         },
         split: whimbrel_mobilityfirst::split::SplitConfig::default(),
     };
-    Node::Router(Box::new(Router::new(config, SeededRng::new(number.into()))))
+    let mut router = Router::new(config, SeededRng::new(number.into()));
+    // What an access router has stored comes back by the core.
+    for number in [2, 10, 11] {
+        router.believe(keys(number).guid());
+    }
+    Node::Router(Box::new(router))
 }
 
 impl World {

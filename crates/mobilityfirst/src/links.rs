@@ -136,14 +136,14 @@ impl Links {
         self.neighbours.terms_mut(number).pacing = Some(pacing);
     }
 
-    /// The hops of link `number`, those of its callers among them, that come up from now on neither
-    /// encrypt nor prove anything; their neighbours must do the same.
+    /// The hops of link `number`, those of its callers among them, that come up from now on do not
+    /// encrypt; their neighbours must do the same.
     pub fn set_plain(&mut self, number: u32) {
         self.neighbours.terms_mut(number).plain = true;
     }
 
     /// The neighbour of link `number` must prove a name by this rule, from the next time on that its
-    /// port comes up. Without a rule any name will do. A plain link proves no names.
+    /// port comes up. Without a rule any name will do.
     pub fn set_name_rule(&mut self, number: u32, rule: NameRule) {
         self.neighbours.terms_mut(number).name = Some(rule);
     }
@@ -658,6 +658,7 @@ impl Links {
 
 #[cfg(test)]
 mod tests {
+    use whimbrel_core::identity::KeyPair;
     use whimbrel_core::{Medium, PortEvent, PortInfo, PortOrigin, SeededRng};
     use whimbrel_link::HopConfig;
 
@@ -665,7 +666,7 @@ mod tests {
 
     /// Returns hops with this many inbound peers.
     pub(super) fn links(ports: u32) -> Links {
-        let hop = HopConfig::plain(Guid([1; 32]), 1472);
+        let hop = HopConfig::plain(&KeyPair::from_secret(&[1; 32]), [1; 32], 1472);
         let mut links = Links::new(hop, 64, SeededRng::new(1));
         for port in 0..ports {
             let up = PortEvent::Up(PortInfo {

@@ -5,6 +5,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use whimbrel_core::identity::KeyPair;
 use whimbrel_core::{
     Guid, Machine, Medium, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time, WallClock,
 };
@@ -21,9 +22,10 @@ const BUFFER_PACKETS: usize = 512;
 /// The name server's port: nobody ever answers there.
 const NAME_SERVER: PortId = PortId(1000);
 const STEP: Duration = Duration::from_millis(5);
-/// A DATA frame's first byte, and its flag for the last packet of a chunk
+/// A DATA frame's first byte, and the place of its flag for the last packet of a chunk
 /// (`docs/protocols/hop.md`).
-const DATA: u8 = 0x11;
+const DATA: u8 = 0x21;
+const FLAGS_AT: usize = 9;
 const LAST: u8 = 1;
 /// An address that no route leads to.
 const NOWHERE: Guid = Guid([9; 32]);
@@ -36,13 +38,18 @@ fn guid(kind: u8, number: u32) -> Guid {
     Guid(bytes)
 }
 
+/// Returns the keys of the router, or of a neighbour from 1 on.
+fn keys(number: usize) -> KeyPair {
+    KeyPair::from_secret(&[number as u8 + 1; 32])
+}
+
 fn config() -> RouterConfig {
-    let own = guid(1, 0);
+    let own = keys(0).guid();
     let hop = HopConfig {
         chunk_limit: 64 << 10,
         max_chunks_in_flight: 8,
         queue_target: 128 << 10,
-        ..HopConfig::plain(own, MTU)
+        ..HopConfig::plain(&keys(0), [1; 32], MTU)
     };
     RouterConfig {
         guid: own,
@@ -101,7 +108,7 @@ impl Neighbour {
     fn new(number: usize, mischief: Mischief) -> Neighbour {
         let config = HopConfig {
             mtu: MTU,
-            ..HopConfig::plain(guid(2, number as u32), MTU)
+            ..HopConfig::plain(&keys(number + 1), [number as u8 + 2; 32], MTU)
         };
         Neighbour {
             hop: Hop::new(config, SeededRng::new(number as u64 + 7), Time::ZERO),
@@ -143,7 +150,7 @@ impl Neighbour {
                 }
                 .encode(&mut head);
                 let header =
-                    NetworkHeader::new(service, UpperProtocol::Echo, destination, guid(1, 0));
+                    NetworkHeader::new(service, UpperProtocol::Echo, destination, keys(0).guid());
                 Chunk {
                     header,
                     message: Message {
@@ -196,7 +203,7 @@ impl Neighbour {
         {
             let start = buffer.len() - size;
             for frame in buffer[start..].chunks(segment.unwrap_or(size).max(1)) {
-                let ends_chunk = frame[0] == DATA && frame[1] & LAST != 0;
+                let ends_chunk = frame[0] == DATA && frame[FLAGS_AT] & LAST != 0;
                 if self.mischief != Mischief::HalfChunks || !ends_chunk {
                     self.to_router.push_back(frame.to_vec());
                 }
@@ -226,6 +233,7 @@ fn run(mischiefs: &[Mischief], names: Names, rounds: u32) -> Outcome {
     if names == Names::Silent {
         router.handle_port(Time::ZERO, NAME_SERVER, PortEvent::Up(info(0)));
     }
+    (1..=NEIGHBOURS).for_each(|number| router.believe(keys(number).guid()));
     let mut neighbours: Vec<Neighbour> = (0..NEIGHBOURS)
         .map(|number| Neighbour::new(number, mischiefs[number % mischiefs.len()]))
         .collect();

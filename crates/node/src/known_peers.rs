@@ -78,7 +78,7 @@ impl KnownPeers {
     ) -> Result<KnownPeers, StartError> {
         let remote = |link: &LinkSection| {
             let remote = link.remote.as_ref().filter(|it| is_kept(it.way()))?;
-            (!link.plain).then(|| remote.to_string())
+            Some(remote.to_string())
         };
         let numbered = (0..).zip(links);
         let addresses: BTreeMap<u32, String> = numbered

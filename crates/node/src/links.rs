@@ -207,13 +207,14 @@ fn inbound_limits(max: usize, hop: &HopConfig) -> InboundLimits {
 mod tests {
     use super::*;
     use std::time::Duration;
+    use whimbrel_core::identity::KeyPair;
 
     #[test]
     fn a_quiet_inbound_peer_is_not_forgotten_between_its_probes() {
         let of = |probe: u64| {
             let hop = HopConfig {
                 idle_probe_interval: Duration::from_secs(probe),
-                ..HopConfig::plain(whimbrel_core::Guid([1; 32]), 1_472)
+                ..HopConfig::plain(&KeyPair::from_secret(&[1; 32]), [1; 32], 1_472)
             };
             inbound_limits(7, &hop)
         };

@@ -243,7 +243,7 @@ impl Offer {
     /// of routers that the user named or that have answered.
     fn meeting(&self, access: &Access, hosts: Vec<Remote>) -> Meeting {
         let arguments = &self.serve.access;
-        let host = access.embedded.as_ref().filter(|_| !arguments.plain);
+        let host = access.embedded.as_ref();
         let own = host.filter(|_| arguments.key.is_some());
         let own = own.map(|host| host.guid());
         let mut routers = arguments.router.clone();

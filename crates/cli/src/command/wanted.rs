@@ -144,11 +144,6 @@ impl Found {
             let socket = socket.unwrap_or_else(host_daemon_socket);
             self.instead_of_daemon = connect_socket(&socket).is_ok();
             self.direct = ticket.hosts;
-            if self.access.plain {
-                // Nobody proves a name there.
-                let all = self.access.router.iter_mut().chain(&mut self.direct);
-                all.for_each(|at| at.name = None);
-            }
         }
     }
 }

@@ -84,7 +84,7 @@ pub struct Plan {
     pub linger: Duration,
     /// Time from the run's origin until links are counted.
     pub warm_up: Duration,
-    /// Hops between hosts and routers are neither encrypted nor proven.
+    /// Hops between hosts and routers are not encrypted.
     pub plain: bool,
     /// The law by which hops between hosts and routers send.
     pub pacing: Pacing,

@@ -13,7 +13,7 @@ use super::wire::Envelope;
 
 /// Largest chunk that any hop carries, in bytes (4 MiB).
 pub const MAX_CHUNK: usize = 4 << 20;
-/// Smallest MTU that a hop works with, in bytes: a HELLO fits, and a chunk of [`MAX_CHUNK`] has
+/// Smallest MTU that a hop works with, in bytes: a CALL fits, and a chunk of [`MAX_CHUNK`] has
 /// fewer than 2^16 packets.
 pub const MIN_MTU: usize = 256;
 /// Largest MTU, in bytes: the payload of a UDP datagram over IPv4.
@@ -45,16 +45,15 @@ impl Pacing {
 /// The settings of one [`Hop`](crate::Hop). The hop limits all of them to their bounds.
 #[derive(Clone, Debug)]
 pub struct HopConfig {
-    /// This node's name, sent to the neighbour.
-    pub local: Guid,
     /// This node's key and the secrets of its handshakes, the same for all of its hops and gates.
     pub reception: Arc<Reception>,
-    /// Frames are neither encrypted nor authenticated, and names are claims. Both ends must agree.
+    /// Frames are neither encrypted nor authenticated: they have a checksum. Names are proven all the
+    /// same. Both ends must agree.
     pub plain: bool,
-    /// The only name that the neighbour may prove; any if none. It has no effect on a plain hop,
-    /// where nothing is proven.
+    /// The only name that the neighbour may prove; any if none.
     pub neighbour: Option<Guid>,
-    /// Whether sessions are to be safe from a quantum computer that reads a recording of them later.
+    /// Whether sessions are to be safe from a quantum computer that reads a recording of them later. A
+    /// plain hop has nothing to keep secret: it is off there.
     pub post_quantum: PostQuantum,
     /// True if this end greets a neighbour that has not greeted it; false for inbound peers.
     pub calls: bool,
@@ -116,16 +115,6 @@ impl HopConfig {
         HopConfig {
             reception: Arc::new(Reception::new(keys.clone(), seed, true)),
             plain: false,
-            ..HopConfig::plain(keys.guid(), mtu)
-        }
-    }
-
-    /// Returns the defaults for a plain hop of a node that is called `local`.
-    pub fn plain(local: Guid, mtu: usize) -> HopConfig {
-        HopConfig {
-            local,
-            reception: Arc::new(Reception::plain(local, local.0)),
-            plain: true,
             neighbour: None,
             post_quantum: PostQuantum::Off,
             calls: true,
@@ -151,12 +140,21 @@ impl HopConfig {
         }
     }
 
+    /// Returns the same for hops that encrypt nothing.
+    pub fn plain(keys: &KeyPair, seed: [u8; 32], mtu: usize) -> HopConfig {
+        HopConfig {
+            plain: true,
+            ..HopConfig::sealed(keys, seed, mtu)
+        }
+    }
+
     /// Returns the bytes of a DATA frame beyond its payload.
     pub(crate) fn overhead(&self) -> usize {
-        match self.plain {
-            true => Envelope::Plain(0).data_overhead(),
-            false => Envelope::Sealed.data_overhead(),
-        }
+        let envelope = match self.plain {
+            true => Envelope::Plain,
+            false => Envelope::Sealed,
+        };
+        envelope.data_overhead()
     }
 
     /// Returns the settings limited to the bounds that each field states.
@@ -176,6 +174,9 @@ impl HopConfig {
         self.outage_probe_interval = self.outage_probe_interval.max(tick);
         self.slowest_probe_interval = self.slowest_probe_interval.max(self.outage_probe_interval);
         self.reassembly_patience = self.reassembly_patience.max(tick);
+        if self.plain {
+            self.post_quantum = PostQuantum::Off;
+        }
         self
     }
 }

@@ -5,7 +5,6 @@ use core::time::Duration;
 use whimbrel_core::{Deadline, Time};
 
 use super::config::HopConfig;
-use super::session::probe_interval;
 
 /// The time for which a silent neighbour is probed at the shortest interval, ...
 const OUTAGE_PATIENCE: Duration = Duration::from_secs(60);
@@ -257,4 +256,22 @@ impl Liveness {
             }
         }
     }
+}
+
+/// Returns the interval of probes to a neighbour that has been silent for `silence`: the shortest
+/// interval for `patience`, then longer by a hundredth of the time beyond it. If nothing waits, it
+/// may grow up to half of the interval of idle probes.
+pub(super) fn probe_interval(
+    config: &HopConfig,
+    silence: Duration,
+    patience: Duration,
+    waiting: bool,
+) -> Duration {
+    let growth = silence.saturating_sub(patience) / 100;
+    let quiet = config.idle_probe_interval / 2;
+    let slowest = match waiting {
+        true => config.slowest_probe_interval,
+        false => config.slowest_probe_interval.max(quiet),
+    };
+    (config.outage_probe_interval + growth).min(slowest)
 }

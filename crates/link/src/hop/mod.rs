@@ -18,17 +18,13 @@ mod ecn;
 mod event;
 mod feedback;
 mod finished;
-#[cfg(test)]
-mod hostile;
 mod lanes;
 mod liveness;
-mod notices;
 mod outbound;
 mod pacing;
 mod receiver;
 mod secure;
 mod sender;
-mod session;
 mod shapes;
 mod stats;
 #[cfg(test)]
@@ -39,7 +35,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use std::collections::VecDeque;
-use whimbrel_core::{Deadline, Ecn, SeededRng, Time};
+use whimbrel_core::{Deadline, Ecn, Guid, SeededRng, Time};
 
 pub use budget::{PacketBudget, Share};
 pub use config::{HopConfig, MAX_CHUNK, MAX_MTU, MIN_MTU, Pacing};
@@ -56,78 +52,17 @@ use feedback::Disbelief;
 use liveness::{Due, Liveness, Sending};
 use outbound::Parcel;
 use receiver::Receiver;
-use secure::{SealedSession, Standing};
+use secure::{Greeting, Session, Standing};
 use sender::Sender;
-use session::{Greeting, Peer, Session};
-use wire::{
-    Content, DecodeError, Envelope, Frame, Hello, Opened, decode, decode_opened, encode_hello,
-};
+use wire::{Content, Opened, decode_opened};
 
 /// An unwilling neighbour is reported this often.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The session with the neighbour, by the mode of the hop.
-enum Sessions {
-    Plain(Box<Session>),
-    Sealed(Box<SealedSession>),
-}
-
-impl Sessions {
-    fn peer(&self) -> Option<&Peer> {
-        match self {
-            Sessions::Plain(session) => session.peer(),
-            Sessions::Sealed(session) => session.peer(),
-        }
-    }
-
-    fn announce(&mut self) {
-        match self {
-            Sessions::Plain(session) => session.announce(),
-            Sessions::Sealed(session) => session.announce(),
-        }
-    }
-
-    fn call_now(&mut self, now: Time) {
-        match self {
-            Sessions::Plain(session) => session.call_now(now),
-            Sessions::Sealed(session) => session.call_now(now),
-        }
-    }
-
-    fn take_rtt(&mut self) -> Option<Duration> {
-        match self {
-            Sessions::Plain(session) => session.take_rtt(),
-            Sessions::Sealed(session) => session.take_rtt(),
-        }
-    }
-
-    fn handle_timeout(&mut self, now: Time, config: &HopConfig, waiting: bool) {
-        match self {
-            Sessions::Plain(session) => session.handle_timeout(now, config, waiting),
-            Sessions::Sealed(session) => session.handle_timeout(now, config, waiting),
-        }
-    }
-
-    fn poll_timeout(&self) -> Option<Deadline> {
-        match self {
-            Sessions::Plain(session) => session.poll_timeout(),
-            Sessions::Sealed(session) => session.poll_timeout(),
-        }
-    }
-
-    /// Returns the envelope of the next frames; `None` if there is no session.
-    fn envelope(&self) -> Option<Envelope> {
-        match self {
-            Sessions::Plain(session) => session.outgoing_tag().map(Envelope::Plain),
-            Sessions::Sealed(session) => session.may_send().then_some(Envelope::Sealed),
-        }
-    }
-}
-
 /// The transfer of chunks to and from one neighbour on one port.
 pub struct Hop {
     config: HopConfig,
-    session: Sessions,
+    session: Session,
     // What a sealed frame held: kept for the next one's sake.
     opened: Vec<u8>,
     report_at: Time,
@@ -140,7 +75,7 @@ pub struct Hop {
 }
 
 impl Hop {
-    /// Returns a hop that starts to greet its neighbour at once. Settings are limited to their
+    /// Returns a hop that starts to call its neighbour at once. Settings are limited to their
     /// bounds.
     pub fn new(config: HopConfig, mut rng: SeededRng, now: Time) -> Hop {
         let config = config.bounded();
@@ -149,10 +84,7 @@ impl Hop {
             sender: Sender::new(&config, first_id, now),
             receiver: Receiver::new(&config),
             liveness: Liveness::new(now),
-            session: match config.plain {
-                true => Sessions::Plain(Box::new(Session::new(&config, rng, now))),
-                false => Sessions::Sealed(Box::new(SealedSession::new(&config, now))),
-            },
+            session: Session::new(&config, now),
             opened: Vec::new(),
             report_at: now,
             unwilling: None,
@@ -287,58 +219,11 @@ impl Hop {
     /// One frame arrived from the neighbour. Bad frames are counted in [`HopStats::drops`].
     pub fn handle_frame(&mut self, now: Time, frame: &[u8], budget: &mut PacketBudget) {
         self.receiver.look_at(budget);
-        match self.session {
-            Sessions::Plain(_) => self.handle_plain(now, frame, budget),
-            Sessions::Sealed(_) => self.handle_sealed(now, frame, budget),
-        }
-        self.receiver.look_at(budget);
-    }
-
-    fn handle_plain(&mut self, now: Time, frame: &[u8], budget: &mut PacketBudget) {
-        let Sessions::Plain(session) = &mut self.session else {
-            return;
-        };
-        let (tag, content) = match decode(frame) {
-            Err(DecodeError::Crc) => {
-                self.stats.drops.corrupt += 1;
-                return;
-            }
-            Err(DecodeError::Version(wire::HANDSHAKE)) => {
-                self.handle_notice(now, frame);
-                return;
-            }
-            Err(_) => {
-                self.stats.drops.malformed += 1;
-                return;
-            }
-            Ok(Frame::Hello(hello)) => {
-                self.count_received(frame.len());
-                self.handle_hello(now, &hello, budget);
-                return;
-            }
-            Ok(Frame::Data { session, data }) => (session, Content::Data(data)),
-            Ok(Frame::Csyn { session, csyn }) => (session, Content::Csyn(csyn)),
-            Ok(Frame::Cack { session, cack }) => (session, Content::Cack(cack)),
-        };
-        if !session.is_current(tag) {
-            self.stats.drops.wrong_session += 1;
-            let answered = session.handle_stranger(now, frame);
-            self.stats.drops.hello_limited += u64::from(!answered);
-            return;
-        }
-        self.handle_content(now, content, frame.len(), budget);
-    }
-
-    fn handle_sealed(&mut self, now: Time, frame: &[u8], budget: &mut PacketBudget) {
-        let standing = self.standing();
-        let Sessions::Sealed(session) = &mut self.session else {
-            return;
-        };
         let mut opened = core::mem::take(&mut self.opened);
-        let about = (&self.config, standing);
+        let about = (&self.config, self.standing());
         let drops = &mut self.stats.drops;
-        let received = session.receive(now, frame, &mut opened, about, drops);
-        let had_peer = session.peer().is_some();
+        let had_peer = self.session.peer().is_some();
+        let received = (self.session).receive(now, frame, &mut opened, about, drops);
         if let Some(greeting) = received.greeting {
             self.apply(now, greeting, budget);
         }
@@ -352,8 +237,8 @@ impl Hop {
         if received.impostor && !had_peer {
             self.events.push_back(HopEvent::Impostor);
         }
-        if received.opened {
-            match decode_opened(frame[0], &opened) {
+        if let Some(content) = received.opened {
+            match decode_opened(frame[0], content) {
                 Ok(Opened::Content(content)) => {
                     self.handle_content(now, content, frame.len(), budget);
                 }
@@ -362,13 +247,11 @@ impl Hop {
             }
         }
         self.opened = opened;
+        self.receiver.look_at(budget);
     }
 
     fn handle_parameters(&mut self, now: Time, bytes: &[u8], len: usize) {
-        let Sessions::Sealed(session) = &mut self.session else {
-            return;
-        };
-        if !session.note_parameters(bytes) {
+        if !self.session.note_parameters(bytes) {
             self.stats.drops.malformed += 1;
             return;
         }
@@ -446,9 +329,7 @@ impl Hop {
     /// Handles a deadline of [`Hop::poll_timeout`]. Early or repeated calls do no harm.
     pub fn handle_timeout(&mut self, now: Time, budget: &mut PacketBudget) {
         let waiting = self.sender.has_work();
-        if let Sessions::Sealed(session) = &mut self.session {
-            session.set_patience(self.sender.suspicion());
-        }
+        self.session.set_patience(self.sender.suspicion());
         self.session.handle_timeout(now, &self.config, waiting);
         self.receiver.handle_timeout(now, budget);
         self.receiver.look_at(budget);
@@ -508,7 +389,9 @@ impl Hop {
         buffer: &mut Vec<u8>,
     ) -> Option<(usize, Option<usize>)> {
         let start = buffer.len();
-        let written = if self.write_greeting(now, buffer) {
+        let waiting = self.sender.has_work();
+        let about = (&self.config, self.standing());
+        let written = if (self.session).poll_message(now, about, waiting, buffer) {
             (buffer.len() - start, None)
         } else {
             let envelope = self.session.envelope()?;
@@ -528,12 +411,10 @@ impl Hop {
                     &mut self.events,
                 )?
             };
-            if let Sessions::Sealed(session) = &mut self.session {
-                let segment = written.1.unwrap_or(written.0);
-                if !session.seal(now, &mut buffer[start..], segment) {
-                    buffer.truncate(start);
-                    return None;
-                }
+            let segment = written.1.unwrap_or(written.0);
+            if !self.session.seal(now, &mut buffer[start..], segment) {
+                buffer.truncate(start);
+                return None;
             }
             written
         };
@@ -592,40 +473,27 @@ impl Hop {
         let mut stats = self.stats.clone();
         self.sender.describe(&mut stats);
         stats.chunks_arriving = self.receiver.arriving();
-        stats.hybrid = match &self.session {
-            Sessions::Plain(_) => false,
-            Sessions::Sealed(session) => session.is_hybrid(),
-        };
+        stats.hybrid = self.session.is_hybrid();
         stats
     }
 
-    /// Writes a message about the session, if one is due.
-    fn write_greeting(&mut self, now: Time, buffer: &mut Vec<u8>) -> bool {
-        let standing = self.standing();
-        let first = self.sender.first_wire_ids().0;
-        let waiting = self.sender.has_work();
-        match &mut self.session {
-            Sessions::Plain(session) => {
-                let ids = (first, standing.first_hop_id);
-                let hello = session.poll_hello(now, &self.config, standing.window, ids, waiting);
-                match hello {
-                    Some(hello) => encode_hello(&hello, buffer),
-                    None => return session.poll_notice(buffer),
-                }
-                true
-            }
-            Sessions::Sealed(session) => {
-                session.poll_message(now, (&self.config, standing), waiting, buffer)
-            }
-        }
+    /// Returns why the neighbour does not talk with this end, as an unproven notice has said since
+    /// it last did.
+    pub fn unwilling(&self) -> Option<Unwilling> {
+        self.unwilling
     }
 
-    fn handle_hello(&mut self, now: Time, hello: &Hello, budget: &mut PacketBudget) {
-        let Sessions::Plain(session) = &mut self.session else {
-            return;
-        };
-        let greeting = session.handle_hello(now, hello, &mut self.stats.drops.hello_limited);
-        self.apply(now, greeting, budget);
+    /// From now on a session is accepted only from this name. A present session continues.
+    pub fn expect_neighbour(&mut self, name: Guid) {
+        self.session.expect(name);
+    }
+
+    fn note_unwilling(&mut self, now: Time, why: Option<Unwilling>) {
+        self.unwilling = why.or(self.unwilling);
+        if let Some(why) = why.filter(|_| now >= self.report_at) {
+            self.report_at = now + REPORT_INTERVAL;
+            self.events.push_back(HopEvent::Unwilling(why));
+        }
     }
 
     /// Follows the limits that the neighbour states.
@@ -636,7 +504,6 @@ impl Hop {
 
     fn apply(&mut self, now: Time, greeting: Greeting, budget: &mut PacketBudget) {
         match greeting {
-            Greeting::Unproven => return,
             Greeting::Known => self.follow_limit(now),
             Greeting::New {
                 restarted,

@@ -570,11 +570,13 @@ fn shape_of(data: &Data<'_>) -> Option<Shape> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use whimbrel_core::identity::KeyPair;
 
     /// Room for chunks of 100 packets is asked for again and again, and nothing is sent.
     #[test]
     fn who_asks_and_sends_nothing_holds_next_to_nothing() {
-        let config = HopConfig::plain(whimbrel_core::Guid([1; 32]), 1472).bounded();
+        let keys = KeyPair::from_secret(&[1; 32]);
+        let config = HopConfig::plain(&keys, [1; 32], 1472).bounded();
         let mut receiver = Receiver::new(&config);
         receiver.restart(0, &mut PacketBudget::new(1));
         let (mut budget, mut stats) = (PacketBudget::new(4096), HopStats::default());

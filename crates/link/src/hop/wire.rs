@@ -1,143 +1,78 @@
 //! The frames of Hop, as laid out in `docs/protocols/hop.md`. All numbers are big-endian.
 
 use bytes::BufMut;
-use whimbrel_core::Guid;
 
 use super::ecn::EcnReport;
 
-/// The version, in the high half of the first byte of each frame.
-pub(super) const VERSION: u8 = 1;
-/// The same of a sealed frame, ...
-pub(super) const SEALED: u8 = 2;
-/// ... and of a message of the handshake.
+/// The high half of the first byte of each frame of a session, ...
+pub(super) const FRAME: u8 = 2;
+/// ... and of each message of the handshake.
 pub(super) const HANDSHAKE: u8 = 3;
-/// Bytes of a plain DATA frame beyond its payload: 16 before it, the CRC after it.
-const DATA_OVERHEAD: usize = 20;
-/// Size of a HELLO, in bytes. Later versions may append bytes, which are ignored.
-pub(super) const HELLO_LEN: usize = 84;
-/// Size of a plain CSYN, in bytes.
-const CSYN_LEN: usize = 24;
-/// Size of a plain CACK without its bitmap, in bytes.
-const CACK_LEN: usize = 44;
-/// Bytes before what a plain frame's type says, and of its CRC.
-const PLAIN_HEAD: usize = 8;
-const CRC_LEN: usize = 4;
-/// Bytes of a sealed frame before the encrypted part, ...
-pub(super) const SEALED_HEAD: usize = 9;
-/// ... and of the tag after it.
+/// Bytes before the content of a frame: its type, the index of the session, and a counter.
+pub(super) const HEAD_LEN: usize = 9;
+/// Bytes of the tag after the content of a sealed frame, ...
 pub(super) const TAG_LEN: usize = 16;
-/// Bytes of the encrypted part before what its type says: flags, and two bytes by type.
+/// ... and of the checksum after that of a plain one.
+pub(super) const CRC_LEN: usize = 4;
+/// Bytes of the content before what its type says: flags, and two bytes by type.
 pub(super) const INNER_HEAD: usize = 3;
-/// Bytes of a sealed frame beyond those of a plain one.
-const SEALED_EXTRA: usize = SEALED_HEAD + INNER_HEAD + TAG_LEN - PLAIN_HEAD - CRC_LEN;
+/// Bytes of what the type says: before the payload of DATA, of a CSYN, and of a CACK without its
+/// bitmap.
+const DATA_LEN: usize = 8;
+const CSYN_LEN: usize = 12;
+const CACK_LEN: usize = 32;
 
-pub(super) const HELLO: u8 = 0;
+pub(super) const PARAMETERS: u8 = 0;
 pub(super) const DATA: u8 = 1;
 pub(super) const CSYN: u8 = 2;
 pub(super) const CACK: u8 = 3;
 
-/// What is around the content of a frame.
+/// What is around the content of a frame. The session writes it when it seals the frame; until then
+/// its place is left free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Envelope {
-    /// The session's tag before it, and a CRC behind it.
-    Plain(u32),
-    /// Encrypted: place is left for what the session writes when it seals the frame.
+    /// Nothing is encrypted, and a checksum follows.
+    Plain,
+    /// The content is encrypted, and a tag follows.
     Sealed,
 }
 
 impl Envelope {
-    /// Returns the bytes of each frame beyond those of a plain one.
-    fn extra(self) -> usize {
-        match self {
-            Envelope::Plain(_) => 0,
-            Envelope::Sealed => SEALED_EXTRA,
-        }
-    }
-
     /// Returns the bytes of a DATA frame beyond its payload.
     pub(super) fn data_overhead(self) -> usize {
-        DATA_OVERHEAD + self.extra()
+        self.around() + DATA_LEN
     }
 
     /// Returns the bytes of a CSYN.
     pub(super) fn csyn_len(self) -> usize {
-        CSYN_LEN + self.extra()
+        self.around() + CSYN_LEN
     }
 
     /// Returns the bytes of a CACK without its bitmap.
     pub(super) fn cack_len(self) -> usize {
-        CACK_LEN + self.extra()
+        self.around() + CACK_LEN
     }
 
-    /// Bytes of a frame before what its type says.
-    fn head_len(self) -> usize {
-        match self {
-            Envelope::Plain(_) => PLAIN_HEAD,
-            Envelope::Sealed => SEALED_HEAD + INNER_HEAD,
-        }
+    /// Returns the bytes of a frame beyond what its type says.
+    pub(super) fn around(self) -> usize {
+        HEAD_LEN + INNER_HEAD + self.trailer_len()
     }
 
     fn trailer_len(self) -> usize {
         match self {
-            Envelope::Plain(_) => CRC_LEN,
+            Envelope::Plain => CRC_LEN,
             Envelope::Sealed => TAG_LEN,
         }
     }
 }
 
-/// The reason why a frame is rejected.
+/// The reason why the content of a frame is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum DecodeError {
     #[error("too short for its type")]
     Short,
-    #[error("unsupported version {0}")]
-    Version(u8),
-    #[error("unknown frame type {0}")]
-    Type(u8),
-    #[error("the CRC-32C does not match")]
-    Crc,
     #[error("a field has a value that no sender writes")]
     Field,
-}
-
-/// A plain frame. `session` is the tag returned by [`session_tag`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Frame<'a> {
-    Hello(Hello),
-    Data { session: u32, data: Data<'a> },
-    Csyn { session: u32, csyn: Csyn },
-    Cack { session: u32, cack: Cack<'a> },
-}
-
-/// A neighbour's description of itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hello {
-    /// The sender has no session with the receiver and wants an answer.
-    pub(super) wanted: bool,
-    /// The sender reports marks, and understands reports of them.
-    pub(super) reports_marks: bool,
-    /// The receiver's token if the sender knows it, or 0.
-    pub(super) receiver: u32,
-    /// The sender's token, never 0.
-    pub(super) token: u32,
-    /// The nonce that the receiver echoes.
-    pub(super) nonce: u32,
-    /// The last received nonce, or 0.
-    pub(super) echo: u32,
-    pub(super) incarnation: u64,
-    pub(super) guid: Guid,
-    /// Largest frame that the sender accepts, in bytes.
-    pub(super) mtu: u32,
-    /// Largest chunk that the sender accepts, in bytes.
-    pub(super) chunk_limit: u32,
-    /// W_ad, in packets.
-    pub(super) window: u32,
-    /// No transfer of this session has an id before this one.
-    pub(super) first_hop_id: u32,
-    /// Bound of the incomplete chunks that the sender keeps.
-    pub(super) max_chunks: u16,
-    /// The number of ids for which the sender remembers finished transfers.
-    pub(super) memory: u16,
 }
 
 /// A packet of a chunk.
@@ -228,8 +163,6 @@ pub(super) enum Progress<'a> {
     Refused,
 }
 
-const HELLO_WANTED: u8 = 1;
-const HELLO_MARKS: u8 = 2;
 const DATA_LAST: u8 = 1;
 const DATA_RESENT: u8 = 2;
 const DATA_ASKS: u8 = 4;
@@ -248,16 +181,6 @@ const CACK_CAPABLE: u8 = 64;
 /// Bytes of the count of marks before the bitmap.
 pub(super) const MARKS_LEN: usize = 4;
 
-/// Returns the tag of frames other than HELLO. It combines the receiver's token and the sender's,
-/// so that frames of a former incarnation are recognised.
-pub(super) fn session_tag(receiver: u32, sender: u32) -> u32 {
-    receiver ^ sender.rotate_left(16)
-}
-
-fn crc(bytes: &[u8]) -> u32 {
-    crc_fast::crc32_iscsi(bytes)
-}
-
 pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
@@ -270,41 +193,6 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
 }
 
-/// Decodes a frame. A valid CRC does not make its contents trustworthy.
-pub(super) fn decode(frame: &[u8]) -> Result<Frame<'_>, DecodeError> {
-    let (first, flags) = match frame {
-        [first, flags, ..] => (*first, *flags),
-        _ => return Err(DecodeError::Short),
-    };
-    if first >> 4 != VERSION {
-        return Err(DecodeError::Version(first >> 4));
-    }
-    let shortest = match first & 15 {
-        HELLO => HELLO_LEN,
-        DATA => DATA_OVERHEAD + 1,
-        CSYN => CSYN_LEN,
-        CACK => CACK_LEN,
-        other => return Err(DecodeError::Type(other)),
-    };
-    if frame.len() < shortest {
-        return Err(DecodeError::Short);
-    }
-    let (body, trailer) = frame.split_at(frame.len() - CRC_LEN);
-    if crc(body) != u32_at(trailer, 0) {
-        return Err(DecodeError::Crc);
-    }
-    let session = u32_at(body, 4);
-    if first & 15 == HELLO {
-        return decode_hello(flags, body).map(Frame::Hello);
-    }
-    let content = decode_content(first & 15, flags, u16_at(body, 2), &body[PLAIN_HEAD..])?;
-    Ok(match content {
-        Content::Data(data) => Frame::Data { session, data },
-        Content::Csyn(csyn) => Frame::Csyn { session, csyn },
-        Content::Cack(cack) => Frame::Cack { session, cack },
-    })
-}
-
 /// The content of a frame, whatever its envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content<'a> {
@@ -313,7 +201,7 @@ pub(super) enum Content<'a> {
     Cack(Cack<'a>),
 }
 
-/// What a sealed frame says.
+/// What a frame says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opened<'a> {
     /// The neighbour's description of itself, encoded.
@@ -321,31 +209,31 @@ pub(super) enum Opened<'a> {
     Content(Content<'a>),
 }
 
-/// Returns the index of the session that a sealed frame is for; `None` if it is no sealed frame.
-pub(super) fn sealed_index(frame: &[u8]) -> Option<u32> {
-    let sealed = frame.len() > SEALED_HEAD + TAG_LEN && frame[0] >> 4 == SEALED;
-    sealed.then(|| u32_at(frame, 1))
+/// Returns the index of the session that a frame is for; `None` if it is no frame of a session.
+pub(super) fn session_index(frame: &[u8]) -> Option<u32> {
+    let fits = frame.len() > Envelope::Plain.around() && frame[0] >> 4 == FRAME;
+    fits.then(|| u32_at(frame, 1))
 }
 
-/// Returns true if a sealed frame that begins with the byte `first` has a piece of a chunk.
+/// Returns true if a frame that begins with the byte `first` has a piece of a chunk.
 pub(super) fn is_data(first: u8) -> bool {
     first & 3 == DATA
 }
 
-/// Decodes the decrypted part of a frame that begins with the byte `first`.
+/// Decodes the content of a frame that begins with the byte `first`.
 pub(super) fn decode_opened(first: u8, inner: &[u8]) -> Result<Opened<'_>, DecodeError> {
     let rest = inner.get(INNER_HEAD..).ok_or(DecodeError::Short)?;
-    if first & 3 == HELLO {
+    if first & 3 == PARAMETERS {
         return Ok(Opened::Parameters(rest));
     }
     decode_content(first & 3, inner[0], u16_at(inner, 1), rest).map(Opened::Content)
 }
 
-/// Writes a description of this end, to be sealed.
-pub(super) fn encode_parameters(parameters: &[u8], buffer: &mut Vec<u8>) {
-    let start = open(buffer, HELLO, 0, 0, Envelope::Sealed);
+/// Writes a description of this end.
+pub(super) fn encode_parameters(envelope: Envelope, parameters: &[u8], buffer: &mut Vec<u8>) {
+    open(buffer, PARAMETERS, 0, 0);
     buffer.extend_from_slice(parameters);
-    close(buffer, start, Envelope::Sealed);
+    close(buffer, envelope);
 }
 
 fn decode_content(kind: u8, flags: u8, half: u16, rest: &[u8]) -> Result<Content<'_>, DecodeError> {
@@ -356,31 +244,8 @@ fn decode_content(kind: u8, flags: u8, half: u16, rest: &[u8]) -> Result<Content
     }
 }
 
-fn decode_hello(flags: u8, body: &[u8]) -> Result<Hello, DecodeError> {
-    let hello = Hello {
-        wanted: flags & HELLO_WANTED != 0,
-        reports_marks: flags & HELLO_MARKS != 0,
-        receiver: u32_at(body, 4),
-        token: u32_at(body, 8),
-        nonce: u32_at(body, 12),
-        echo: u32_at(body, 16),
-        incarnation: u64_at(body, 20),
-        guid: Guid::from_slice(&body[28..60]).ok_or(DecodeError::Short)?,
-        mtu: u32_at(body, 60),
-        chunk_limit: u32_at(body, 64),
-        window: u32_at(body, 68),
-        first_hop_id: u32_at(body, 72),
-        max_chunks: u16_at(body, 76),
-        memory: u16_at(body, 78),
-    };
-    if hello.token == 0 || hello.nonce == 0 || hello.max_chunks == 0 || hello.memory == 0 {
-        return Err(DecodeError::Field);
-    }
-    Ok(hello)
-}
-
 fn decode_data(flags: u8, half: u16, rest: &[u8]) -> Result<Data<'_>, DecodeError> {
-    if rest.len() <= 8 {
+    if rest.len() <= DATA_LEN {
         return Err(DecodeError::Short);
     }
     let asks = flags & DATA_ASKS != 0;
@@ -392,12 +257,12 @@ fn decode_data(flags: u8, half: u16, rest: &[u8]) -> Result<Data<'_>, DecodeErro
         resent: flags & DATA_RESENT != 0,
         question: asks.then_some(rest[DATA_CHUNK_LEN]),
         chunk_len: if asks { len & 0xff_ffff } else { len },
-        payload: &rest[8..],
+        payload: &rest[DATA_LEN..],
     })
 }
 
 fn decode_csyn(flags: u8, half: u16, rest: &[u8]) -> Result<Csyn, DecodeError> {
-    if rest.len() < CSYN_LEN - PLAIN_HEAD - CRC_LEN {
+    if rest.len() < CSYN_LEN {
         return Err(DecodeError::Short);
     }
     let shape = Shape {
@@ -417,13 +282,12 @@ fn decode_csyn(flags: u8, half: u16, rest: &[u8]) -> Result<Csyn, DecodeError> {
 }
 
 fn decode_cack(flags: u8, half: u16, rest: &[u8]) -> Result<Cack<'_>, DecodeError> {
-    const MARKS_AT: usize = CACK_LEN - PLAIN_HEAD - CRC_LEN;
     let has_marks = flags & CACK_MARKS != 0;
-    let bitmap_at = MARKS_AT + if has_marks { MARKS_LEN } else { 0 };
+    let bitmap_at = CACK_LEN + if has_marks { MARKS_LEN } else { 0 };
     let bitmap = rest.get(bitmap_at..).ok_or(DecodeError::Short)?;
     let ecn = has_marks.then(|| EcnReport {
         capable: flags & CACK_CAPABLE != 0,
-        marked: u32_at(rest, MARKS_AT),
+        marked: u32_at(rest, CACK_LEN),
     });
     let progress = match flags & (CACK_HELD | CACK_COMPLETE | CACK_CANCELLED) {
         0 => Progress::Refused,
@@ -447,59 +311,19 @@ fn decode_cack(flags: u8, half: u16, rest: &[u8]) -> Result<Cack<'_>, DecodeErro
     })
 }
 
-/// Starts a frame at the end of `buffer`; [`close`] finishes it.
-fn open(buffer: &mut Vec<u8>, kind: u8, flags: u8, half: u16, envelope: Envelope) -> usize {
+/// Starts a frame at the end of `buffer`; [`close`] finishes it. Returns its start.
+fn open(buffer: &mut Vec<u8>, kind: u8, flags: u8, half: u16) -> usize {
     let start = buffer.len();
-    let mut head = [0; SEALED_HEAD + INNER_HEAD];
-    let len = envelope.head_len();
-    match envelope {
-        Envelope::Plain(session) => {
-            head[0] = VERSION << 4 | kind;
-            head[1] = flags;
-            head[2..4].copy_from_slice(&half.to_be_bytes());
-            head[4..8].copy_from_slice(&session.to_be_bytes());
-        }
-        Envelope::Sealed => {
-            head[0] = SEALED << 4 | kind;
-            head[SEALED_HEAD] = flags;
-            head[SEALED_HEAD + 1..].copy_from_slice(&half.to_be_bytes());
-        }
-    }
-    buffer.extend_from_slice(&head[..len]);
+    let mut head = [0; HEAD_LEN + INNER_HEAD];
+    head[0] = FRAME << 4 | kind;
+    head[HEAD_LEN] = flags;
+    head[HEAD_LEN + 1..].copy_from_slice(&half.to_be_bytes());
+    buffer.extend_from_slice(&head);
     start
 }
 
-fn close(buffer: &mut Vec<u8>, start: usize, envelope: Envelope) {
-    match envelope {
-        Envelope::Plain(_) => {
-            let crc = crc(&buffer[start..]);
-            buffer.put_u32(crc);
-        }
-        Envelope::Sealed => buffer.extend_from_slice(&[0; TAG_LEN]),
-    }
-}
-
-pub(super) fn encode_hello(hello: &Hello, buffer: &mut Vec<u8>) {
-    let start = open(
-        buffer,
-        HELLO,
-        if hello.wanted { HELLO_WANTED } else { 0 }
-            | if hello.reports_marks { HELLO_MARKS } else { 0 },
-        0,
-        Envelope::Plain(hello.receiver),
-    );
-    buffer.put_u32(hello.token);
-    buffer.put_u32(hello.nonce);
-    buffer.put_u32(hello.echo);
-    buffer.put_u64(hello.incarnation);
-    buffer.extend_from_slice(hello.guid.as_bytes());
-    buffer.put_u32(hello.mtu);
-    buffer.put_u32(hello.chunk_limit);
-    buffer.put_u32(hello.window);
-    buffer.put_u32(hello.first_hop_id);
-    buffer.put_u16(hello.max_chunks);
-    buffer.put_u16(hello.memory);
-    close(buffer, start, Envelope::Plain(hello.receiver));
+fn close(buffer: &mut Vec<u8>, envelope: Envelope) {
+    buffer.extend_from_slice(&[0; TAG_LEN][..envelope.trailer_len()]);
 }
 
 /// Writes a DATA frame with the concatenated `parts` as its payload; `data.payload` is not used.
@@ -510,31 +334,23 @@ pub(super) fn encode_data(
     buffer: &mut Vec<u8>,
 ) {
     let flags = if data.last { DATA_LAST } else { 0 } | if data.resent { DATA_RESENT } else { 0 };
-    let start = open(buffer, DATA, flags, data.seq, envelope);
-    let mut rest = [0; 8];
+    let start = open(buffer, DATA, flags, data.seq);
+    let mut rest = [0; DATA_LEN];
     rest[..4].copy_from_slice(&data.hop_id.to_be_bytes());
     rest[4..].copy_from_slice(&data.chunk_len.to_be_bytes());
     buffer.extend_from_slice(&rest);
     parts.iter().for_each(|part| buffer.extend_from_slice(part));
-    close(buffer, start, envelope);
+    close(buffer, envelope);
     if let Some(number) = data.question {
-        carry_question(envelope, buffer, start, number);
+        carry_question(buffer, start, number);
     }
 }
 
-/// Adds the CSYN whose number ends in the byte `number` to the DATA frame that begins at `start`
-/// and ends `buffer`. The length stays the same, as the kernel's segmentation requires.
-pub(super) fn carry_question(envelope: Envelope, buffer: &mut Vec<u8>, start: usize, number: u8) {
-    buffer.truncate(buffer.len() - envelope.trailer_len());
-    let head = start + envelope.head_len();
-    // The flags are before the two bytes by type; in a plain frame, the tag follows these.
-    let flags = match envelope {
-        Envelope::Plain(_) => start + 1,
-        Envelope::Sealed => start + SEALED_HEAD,
-    };
-    buffer[flags] |= DATA_ASKS;
-    buffer[head + DATA_CHUNK_LEN] = number;
-    close(buffer, start, envelope);
+/// Adds the CSYN whose number ends in the byte `number` to the DATA frame that begins at `start`.
+/// The length stays the same, as the kernel's segmentation requires.
+pub(super) fn carry_question(buffer: &mut [u8], start: usize, number: u8) {
+    buffer[start + HEAD_LEN] |= DATA_ASKS;
+    buffer[start + HEAD_LEN + INNER_HEAD + DATA_CHUNK_LEN] = number;
 }
 
 pub(super) fn encode_csyn(envelope: Envelope, csyn: &Csyn, buffer: &mut Vec<u8>) {
@@ -547,21 +363,21 @@ pub(super) fn encode_csyn(envelope: Envelope, csyn: &Csyn, buffer: &mut Vec<u8>)
             about.shape.chunk_len,
         ),
     };
-    let start = open(buffer, CSYN, flags, size, envelope);
+    open(buffer, CSYN, flags, size);
     buffer.put_u32(id);
     buffer.put_u32(len);
     buffer.put_u32(csyn.number);
-    close(buffer, start, envelope);
+    close(buffer, envelope);
 }
 
 /// Writes a probe padded to `len` bytes. An older neighbour decodes it as a CSYN.
 pub(super) fn encode_mtu_probe(envelope: Envelope, number: u32, len: usize, buffer: &mut Vec<u8>) {
-    let start = open(buffer, CSYN, 0, 0, envelope);
+    let start = open(buffer, CSYN, 0, 0);
     buffer.put_u64(0);
     buffer.put_u32(number);
     let len = len.max(envelope.csyn_len());
     buffer.resize(start + len - envelope.trailer_len(), 0);
-    close(buffer, start, envelope);
+    close(buffer, envelope);
 }
 
 pub(super) fn encode_cack(envelope: Envelope, cack: &Cack<'_>, buffer: &mut Vec<u8>) {
@@ -581,7 +397,7 @@ pub(super) fn encode_cack(envelope: Envelope, cack: &Cack<'_>, buffer: &mut Vec<
         None => 0,
         Some(report) => CACK_MARKS | if report.capable { CACK_CAPABLE } else { 0 },
     };
-    let start = open(buffer, CACK, flags | marks, start_byte, envelope);
+    open(buffer, CACK, flags | marks, start_byte);
     buffer.put_u32(id);
     buffer.put_u32(cack.number);
     buffer.put_u32(cack.window);
@@ -592,5 +408,5 @@ pub(super) fn encode_cack(envelope: Envelope, cack: &Cack<'_>, buffer: &mut Vec<
         buffer.put_u32(report.marked);
     }
     buffer.extend_from_slice(bitmap);
-    close(buffer, start, envelope);
+    close(buffer, envelope);
 }

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use whimbrel_core::identity::KeyPair;
 use whimbrel_core::{
-    Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, SeededRng,
-    Time, Transmit,
+    Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, SeededRng, Time,
+    Transmit,
 };
 use whimbrel_link::hop::Reception;
 use whimbrel_link::{Hop, HopConfig, HopEvent, PacketBudget};
@@ -99,11 +99,9 @@ impl End {
     fn again(&mut self, life: &Life) -> End {
         let mut config = self.config.clone();
         config.incarnation += 1;
-        if !config.plain {
-            let mut seed = [life.node as u8; 32];
-            seed[..8].copy_from_slice(&config.incarnation.to_be_bytes());
-            config.reception = Arc::new(Reception::new(keys(life.node), seed, true));
-        }
+        let mut seed = [life.node as u8; 32];
+        seed[..8].copy_from_slice(&config.incarnation.to_be_bytes());
+        config.reception = Arc::new(Reception::new(keys(life.node), seed, true));
         End {
             received: core::mem::take(&mut self.received),
             delivered: core::mem::take(&mut self.delivered),
@@ -230,7 +228,7 @@ fn keys(end: usize) -> KeyPair {
 pub fn plain(end: usize) -> HopConfig {
     HopConfig {
         incarnation: 1,
-        ..HopConfig::plain(Guid([end as u8 + 1; 32]), 1452)
+        ..HopConfig::plain(&keys(end), [end as u8; 32], 1452)
     }
 }
 

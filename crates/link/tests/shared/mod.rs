@@ -12,9 +12,10 @@ pub mod tcp;
 use core::time::Duration;
 
 use bytes::Bytes;
+use whimbrel_core::identity::KeyPair;
 use whimbrel_core::{
-    Deadline, Ecn, Guid, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken,
-    SeededRng, Time, Transmit,
+    Deadline, Ecn, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, SeededRng,
+    Time, Transmit,
 };
 use whimbrel_link::{Hop, HopConfig, HopEvent, Pacing, PacketBudget};
 use whimbrel_sim::link::{LinkSpec, LinkStats};
@@ -64,7 +65,7 @@ impl Side {
                     let config = HopConfig {
                         incarnation: 1,
                         pacing,
-                        ..HopConfig::plain(Guid([name; 32]), 1452)
+                        ..HopConfig::plain(&KeyPair::from_secret(&[name; 32]), [name; 32], 1452)
                     };
                     Part::Hop {
                         hop: Box::new(Hop::new(
@@ -125,7 +126,7 @@ impl Side {
                     _ => {}
                 }
             }
-            self.arrived[index] = hop.stats().data_received * 1_432;
+            self.arrived[index] = hop.stats().data_received * 1_428;
             if *sends && now >= *start && now < *end {
                 while hop.ready_for() > 0 {
                     hop.send(now, *next, Bytes::new(), self.body.clone());

@@ -65,9 +65,10 @@ pub struct HostConfig {
 }
 
 impl HostConfig {
-    /// Returns the defaults for a host with these keys; its hops are plain.
+    /// Returns the defaults for a host with these keys. Its hops are not encrypted, and their secrets
+    /// follow from its name: a program gives them its own.
     pub fn new(keys: KeyPair, wall: WallClock) -> HostConfig {
-        let hop = HopConfig::plain(keys.guid(), 1472);
+        let hop = HopConfig::plain(&keys, keys.guid().0, 1472);
         HostConfig {
             keys,
             wall,

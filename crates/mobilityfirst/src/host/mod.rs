@@ -168,7 +168,7 @@ impl Host {
         self.links.set_pacing(number, pacing);
     }
 
-    /// The hops of link `number` that come up from now on neither encrypt nor prove anything.
+    /// The hops of link `number` that come up from now on do not encrypt.
     pub fn set_plain(&mut self, number: u32) {
         self.links.set_plain(number);
     }

@@ -34,8 +34,6 @@ const CREDIT_BYTES: u64 = 300;
 pub(crate) struct Link {
     pub(super) hop: Hop,
     pub(super) info: PortInfo,
-    // Nothing is encrypted or proven on it.
-    pub(super) plain: bool,
     // What its chunks hold of the buffer, and messages of this node for it.
     pub(super) held: Holder,
     pub(super) own: Pool,
@@ -73,11 +71,10 @@ pub(super) struct Gone {
 
 impl Link {
     /// Returns a link without chunks, whose own messages count in a part of the node's pool.
-    pub(super) fn new(now: Time, hop: Hop, info: PortInfo, plain: bool, own: Pool) -> Link {
+    pub(super) fn new(now: Time, hop: Hop, info: PortInfo, own: Pool) -> Link {
         Link {
             hop,
             info,
-            plain,
             held: Holder::default(),
             own,
             neighbour: None,
@@ -189,12 +186,6 @@ impl Link {
     /// Returns true while the ends of a new link find out whether it is slow.
     pub(crate) fn is_measuring(&self) -> bool {
         self.hop.is_measuring()
-    }
-
-    /// Returns true if whoever can send here is trusted to be the neighbour: the link is plain, and this
-    /// node has opened it.
-    pub(crate) fn is_trusted_wire(&self) -> bool {
-        self.plain && self.info.origin.is_chosen()
     }
 
     /// For how long a chunk of this size that was delivered here is not sent again for a repeated

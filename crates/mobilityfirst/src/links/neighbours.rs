@@ -47,7 +47,7 @@ const MANY_FLOWS: usize = 8;
 pub(super) struct HopTerms {
     // As all hops, unless it says another one.
     pub(super) pacing: Option<Pacing>,
-    // Nothing is encrypted or proven.
+    // Nothing is encrypted.
     pub(super) plain: bool,
     // What the neighbour must prove.
     pub(super) name: Option<NameRule>,
@@ -601,8 +601,8 @@ impl Neighbours {
 
     /// A router that connects from an ephemeral port returns on another one after a restart: if a
     /// port is silent while its name appears on another one with another incarnation, it has
-    /// restarted. While the first one is responsive, the claim of the other one is ignored: a name
-    /// in a HELLO proves nothing.
+    /// restarted. While the first one is responsive, the other one is ignored: both may run with the
+    /// same key.
     fn note_restarts(&mut self) {
         let of_event = |event: &LinkEvent| match event {
             LinkEvent::Up { port, .. } | LinkEvent::Unresponsive(port) => self.neighbour(*port),
@@ -632,7 +632,7 @@ impl Neighbours {
 
     /// A caller whose address changes comes in on another port, and is the same run of the same
     /// neighbour. The former port counts as moved from only if nothing came on it since the other
-    /// one began to talk: who forges a greeting cannot silence the neighbour.
+    /// one began to talk: a second holder of the key cannot silence the neighbour.
     fn note_moves(&mut self, now: Time) {
         let come: Vec<PortId> = self
             .events

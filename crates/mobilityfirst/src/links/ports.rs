@@ -63,10 +63,9 @@ impl Neighbours {
         let terms = number.and_then(|number| self.terms.get(&number).copied());
         let terms = terms.unwrap_or_default();
         let is_configured = matches!(info.origin, PortOrigin::Configured(_));
-        let plain = terms.plain || self.template.plain;
         let config = HopConfig {
             mtu: info.mtu,
-            plain,
+            plain: terms.plain || self.template.plain,
             neighbour: terms
                 .name
                 .filter(|_| is_configured)
@@ -82,7 +81,6 @@ impl Neighbours {
             now,
             Hop::new(config, rng, now),
             info.clone(),
-            plain,
             own.unwrap_or_default(),
         );
         if let PortOrigin::Configured(number) = info.origin {
@@ -154,7 +152,6 @@ impl Neighbours {
         };
         if let Some(terms) = self.terms.get_mut(&number)
             && terms.name == Some(NameRule::FirstProven(None))
-            && !link.plain
         {
             terms.name = Some(NameRule::FirstProven(Some(name)));
             link.hop.expect_neighbour(name);
@@ -165,7 +162,7 @@ impl Neighbours {
     pub(crate) fn proven_names(&self) -> BTreeMap<u32, Guid> {
         let ports = self.by_link.iter();
         let proven = ports.filter_map(|(number, port)| {
-            let link = self.links.get(port).filter(|link| !link.plain)?;
+            let link = self.links.get(port)?;
             Some((*number, link.neighbour?))
         });
         proven.collect()

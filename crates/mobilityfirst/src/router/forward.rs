@@ -11,7 +11,7 @@ use super::{Router, Timer};
 use crate::charge::Charge;
 use crate::chunk::{Chunk, Message};
 use crate::chunk_size::Path;
-use crate::links::{AskedBy, ChunkToSend, Grant, Link, RENEWAL};
+use crate::links::{AskedBy, ChunkToSend, Grant, RENEWAL};
 use crate::next_hops::{NextHops, Spread};
 use crate::room::Room;
 use crate::wire::{
@@ -74,7 +74,8 @@ impl Router {
     ) -> Option<Guid> {
         let (source, at) = (header.source, header.source_address);
         let neighbour = self.links.neighbour(from)?;
-        if self.speaks_for_anybody(from) {
+        // Whoever the source is: the configuration gives the neighbour's name.
+        if self.sources.believes(&neighbour) {
             return Some(at);
         }
         if source == neighbour || self.attachments.is_on(&source, from) {
@@ -85,14 +86,6 @@ impl Router {
         let is_named = at.is_none() || known.contains(&at);
         let claimed = if is_named { at } else { neighbour };
         Some(self.proven_place(now, source, claimed, neighbour))
-    }
-
-    /// Returns true if the neighbour on a port is believed, whoever the source of a chunk is: it has
-    /// proven a name that the configuration gives, or its link is plain and leads from here.
-    fn speaks_for_anybody(&self, port: PortId) -> bool {
-        let neighbour = self.links.neighbour(port);
-        self.links.at(port).is_some_and(Link::is_trusted_wire)
-            || neighbour.is_some_and(|name| self.sources.believes(&name))
     }
 
     /// The address that answers to a host's chunk go to: the claimed one if the host is known to be there,
@@ -223,9 +216,9 @@ impl Router {
     /// who else says that a host has it, has only its record.
     fn handle_register(&mut self, now: Time, from: PortId, record: Bytes) {
         let info = self.links.info(from);
-        let is_stranger =
-            !self.speaks_for_anybody(from) || info.is_none_or(|it| it.origin.is_caller());
         let neighbour = self.links.neighbour(from);
+        let is_believed = neighbour.is_some_and(|name| self.sources.believes(&name));
+        let is_stranger = !is_believed || info.is_none_or(|it| it.origin.is_caller());
         let attached = &self.attachments;
         let may = |signer: &Guid| {
             !is_stranger || neighbour == Some(*signer) || attached.is_on(signer, from)

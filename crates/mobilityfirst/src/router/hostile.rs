@@ -5,6 +5,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use whimbrel_core::{Guid, PortId, PortOrigin, Source};
 use whimbrel_gnrs::{Address, KeyPair, Record, Statement};
+use whimbrel_link::HopConfig;
 
 use super::RouterConfig;
 use super::holders::presence;
@@ -19,6 +20,18 @@ const SECOND: Duration = Duration::from_secs(1);
 
 pub(super) fn keys(number: u8) -> KeyPair {
     KeyPair::from_secret(&[number; 32])
+}
+
+/// Returns the name of the node with the keys `number`.
+pub(super) fn name(number: u8) -> Guid {
+    keys(number).guid()
+}
+
+/// Returns the configuration of an unencrypted hop of the node with this [`name`].
+pub(super) fn plain_hop(of: Guid) -> HopConfig {
+    let number = (0..=u8::MAX).find(|number| name(*number) == of);
+    let number = number.expect("a name of these tests");
+    HopConfig::plain(&keys(number), [number; 32], 1472)
 }
 
 /// Returns a router with inbound peers of these names.
@@ -37,7 +50,7 @@ pub(super) fn chunk_of(source: Guid, destination: Guid, message: &Transport) -> 
 /// Returns a control message of a neighbour to the router.
 pub(super) fn control(from: Guid, message: &Control) -> Chunk {
     let (service, upper) = (ServiceId::NEIGHBOUR, UpperProtocol::Control);
-    let header = NetworkHeader::new(service, upper, from, ROUTER);
+    let header = NetworkHeader::new(service, upper, from, *ROUTER);
     let mut head = Vec::new();
     message.encode(&mut head);
     let (head, body) = (head.into(), Bytes::new());
@@ -74,7 +87,7 @@ fn forgeries(client: Guid, server: Guid) -> Vec<Chunk> {
     let about = || notice(client, Guid([7; 32]));
     let dropped = |reason| Transport::Drop(about(), reason);
     vec![
-        chunk_of(ROUTER, client, &dropped(DropReason::NotServed)),
+        chunk_of(*ROUTER, client, &dropped(DropReason::NotServed)),
         chunk_of(server, client, &dropped(DropReason::NotServed)),
         chunk_of(server, client, &dropped(DropReason::NoSuchName)),
         chunk_of(server, client, &dropped(DropReason::TooLarge)),
@@ -118,7 +131,7 @@ fn a_caller_speaks_for_itself_and_for_what_it_has_attached_and_for_nobody_else()
         .iter()
         .map(|it| (it.header.source, it.header.source_address))
         .collect();
-    assert_eq!(heard, [(attacker, ROUTER), (guest, ROUTER)]);
+    assert_eq!(heard, [(attacker, *ROUTER), (guest, *ROUTER)]);
 }
 
 /// Returns the binding record of a host that is reached at `at`, made so long before now.
@@ -220,7 +233,7 @@ fn a_router_vouches_for_its_own_hosts_to_each_neighbour_that_asks() {
         all.collect::<Vec<_>>()
     };
     assert!(vouched(&net, 1).is_empty() && vouched(&net, 3).is_empty());
-    let bytes = record(&host, ROUTER, 0);
+    let bytes = record(&host, *ROUTER, 0);
     let parsed = Record::parse(bytes.clone()).expect("a record");
     net.with_router(|it, now| {
         assert!(
@@ -434,11 +447,11 @@ fn control_messages_of_others_than_the_neighbour_end_at_the_first_router() {
     let send = |net: &mut Net, to: Guid, message: &Control| {
         let mut chunk = control(attacker, message);
         chunk.header.service = ServiceId::UNICAST;
-        (chunk.header.destination, chunk.header.destination_address) = (to, ROUTER);
+        (chunk.header.destination, chunk.header.destination_address) = (to, *ROUTER);
         net.send(1, chunk);
     };
     for message in &forged {
-        for to in [ROUTER, client] {
+        for to in [*ROUTER, client] {
             send(&mut net, to, message);
         }
     }
@@ -499,7 +512,7 @@ fn asked(net: &mut Net, neighbour: usize) -> Option<Presence> {
 /// A neighbour of this name answers a question.
 fn answer(net: &mut Net, (from, name): (usize, Guid), about: Presence, code: PresenceCode) {
     let answer = Presence { code, ..about };
-    net.send(from, presence(name, (ROUTER, ROUTER), answer));
+    net.send(from, presence(name, (*ROUTER, *ROUTER), answer));
 }
 
 /// A host's record may name anyone. Answers go where it says that it is only once the router there has
@@ -517,7 +530,7 @@ fn answers_go_to_another_router_only_when_that_has_the_host() {
     ];
     let names = [host.guid(), server, its_router, stranger, guest];
     let mut net = Net::with_origins(&names, &origins, config());
-    let addresses = [ROUTER, its_router, stranger, guest].map(Address::new);
+    let addresses = [*ROUTER, its_router, stranger, guest].map(Address::new);
     let statement = Statement::new(UNIX_MS, 60_000, addresses.to_vec());
     let record = Record::binding(&host, &statement).expect("a record");
     net.with_router(|it, now| {
@@ -544,12 +557,12 @@ fn answers_go_to_another_router_only_when_that_has_the_host() {
             questions[2].is_some(),
         )
     };
-    assert_eq!(answered_at(its_router), (ROUTER, false));
+    assert_eq!(answered_at(its_router), (*ROUTER, false));
     assert_eq!(answered_at(its_router), (its_router, false));
     for _ in 0..3 {
-        assert_eq!(answered_at(stranger), (ROUTER, false));
+        assert_eq!(answered_at(stranger), (*ROUTER, false));
         // It is attached here: nobody asks it for another host.
-        assert_eq!(answered_at(guest), (ROUTER, false));
+        assert_eq!(answered_at(guest), (*ROUTER, false));
     }
 }
 
@@ -622,7 +635,7 @@ fn a_router_says_whether_a_host_is_attached_to_it() {
             nonce: 7,
             code,
         };
-        net.send(1, presence(asking, (ROUTER, ROUTER), question));
+        net.send(1, presence(asking, (*ROUTER, *ROUTER), question));
         net.run(SECOND);
         let answer = Control::decode(&net.chunks(1)[0].message.head);
         answer.expect("an answer")
@@ -642,9 +655,9 @@ fn a_router_says_whether_a_host_is_attached_to_it() {
 /// A next hop's word is no room.
 #[test]
 fn credit_without_bounds_lets_in_no_more_than_the_part_of_a_flow() {
-    let (client, beyond) = (Guid([9; 32]), Guid([3; 32]));
-    let mut net = Net::new(&[SOURCE, beyond]);
-    for (guid, neighbour) in [(SOURCE, 1), (client, 2)] {
+    let (client, beyond) = (name(9), name(3));
+    let mut net = Net::new(&[*SOURCE, beyond]);
+    for (guid, neighbour) in [(*SOURCE, 1), (client, 2)] {
         assert!(net.with_router(|it, _| it.attachments.insert(guid, port(neighbour), 1)));
     }
     net.hold_back(2, beyond, client, 0);

@@ -113,6 +113,7 @@ impl Router {
 
 #[cfg(test)]
 mod tests {
+    use super::super::hostile::name;
     use super::super::tests::{Net, SOURCE, data, port};
     use super::*;
     use crate::wire::ServiceId;
@@ -124,7 +125,7 @@ mod tests {
 
     #[test]
     fn an_absent_destination_is_looked_up_ever_less_often() {
-        let mut net = Net::new(&[SOURCE]);
+        let mut net = Net::new(&[*SOURCE]);
         net.send(1, data(ServiceId::UNICAST, Guid([9; 32]), 0, 1000));
         net.run(Duration::from_secs(50));
         // After 1, 3, 7, 15 and 31 s, each up to a quarter early.
@@ -135,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_neighbour_that_comes_up_causes_no_look_ups_of_what_is_absent() {
-        let mut net = Net::new(&[SOURCE, Guid([3; 32])]);
+        let mut net = Net::new(&[*SOURCE, name(3)]);
         for index in 0..40 {
             let absent = Guid([100 + index; 32]);
             net.send(1, data(ServiceId::UNICAST, absent, 0, 1000));
@@ -149,7 +150,7 @@ mod tests {
     #[test]
     fn a_destination_that_attaches_after_a_long_absence_has_its_chunks_at_once() {
         let host = Guid([9; 32]);
-        let mut net = Net::new(&[SOURCE, Guid([3; 32])]);
+        let mut net = Net::new(&[*SOURCE, name(3)]);
         net.send(1, data(ServiceId::UNICAST, host, 0, 1000));
         net.run(Duration::from_secs(40));
         net.with_router(|it, now| {
@@ -168,7 +169,7 @@ mod tests {
 
     /// Has the router store a chunk for each of so many hosts that nobody knows.
     fn with_absent(all: u16) -> Net {
-        let mut net = Net::new(&[SOURCE, Guid([3; 32])]);
+        let mut net = Net::new(&[*SOURCE, name(3)]);
         for number in 0..all {
             let mut absent = [100; 32];
             absent[..2].copy_from_slice(&number.to_be_bytes());

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use bytes::Bytes;
 use whimbrel_core::{
@@ -14,6 +15,7 @@ use whimbrel_sim::link::LinkSpec;
 use whimbrel_sim::{AnyMachine, DuplexLink, testbed};
 
 use super::effects::Action;
+use super::hostile::{name, plain_hop};
 use super::store::StoreLimits;
 use super::{
     NextHop, Observer, Passing, ProxyPolicy, Route, Router, RouterConfig, Verdict, WaitReason,
@@ -26,9 +28,9 @@ use crate::wire::{
 };
 
 pub(super) const UNIX_MS: u64 = 1_767_225_600_000;
-pub(super) const ROUTER: Guid = Guid([1; 32]);
-pub(super) const SOURCE: Guid = Guid([2; 32]);
-const OTHER_SOURCE: Guid = Guid([5; 32]);
+pub(super) static ROUTER: LazyLock<Guid> = LazyLock::new(|| name(251));
+pub(super) static SOURCE: LazyLock<Guid> = LazyLock::new(|| name(252));
+static OTHER_SOURCE: LazyLock<Guid> = LazyLock::new(|| name(253));
 const STEP: Duration = Duration::from_millis(1);
 
 /// A neighbour's hop, and the chunks that it has received whole.
@@ -107,9 +109,9 @@ pub(super) struct Net {
 
 pub(super) fn config() -> RouterConfig {
     RouterConfig {
-        guid: ROUTER,
+        guid: *ROUTER,
         wall: WallClock::new(UNIX_MS),
-        hop: HopConfig::plain(ROUTER, 1472),
+        hop: plain_hop(*ROUTER),
         buffer_packets: 4096,
         store: StoreLimits {
             total: 64 << 20,
@@ -158,7 +160,7 @@ impl Net {
         origins: &[PortOrigin],
         config: RouterConfig,
     ) -> Net {
-        let hops = names.iter().map(|name| HopConfig::plain(*name, 1472));
+        let hops = names.iter().map(|name| plain_hop(*name));
         Net::with_hops(hops.collect(), origins, config)
     }
 
@@ -170,7 +172,11 @@ impl Net {
     ) -> Net {
         let neighbours = hops.len();
         let mut bed = testbed::Net::new(1);
-        let router = Router::new(config, SeededRng::new(1));
+        let mut router = Router::new(config, SeededRng::new(1));
+        let plain = hops.iter().zip(origins).filter(|(hop, _)| hop.plain);
+        for (hop, _) in plain.filter(|(_, origin)| origin.is_chosen()) {
+            router.believe(hop.reception.guid());
+        }
         bed.add_mortal("router", AnyMachine::new(router, |_| ()));
         let wire = LinkSpec::new(100_000_000, Duration::from_millis(1));
         for (number, hop) in (1..).zip(hops) {
@@ -243,12 +249,12 @@ impl Net {
         credit: u32,
     ) {
         let flow = Flow {
-            source: SOURCE,
+            source: *SOURCE,
             destination,
         };
         self.with_router(|it, _| it.links.note_passed(port(neighbour), flow));
         let credit = Control::Credit(Credit {
-            source: SOURCE,
+            source: *SOURCE,
             destination,
             octets: credit,
             spare: false,
@@ -269,9 +275,9 @@ impl Net {
 /// Returns a chunk of content for `destination`.
 pub(super) fn data(service: ServiceId, destination: Guid, index: u32, len: usize) -> Chunk {
     let service = service.with(ServiceId::DELAY_TOLERANT);
-    let header = NetworkHeader::new(service, UpperProtocol::Transport, SOURCE, destination);
+    let header = NetworkHeader::new(service, UpperProtocol::Transport, *SOURCE, destination);
     let data = Data {
-        content: Guid([7; 32]),
+        content: name(7),
         index,
         chunk_log2: 20,
         content_len: 1 << 30,
@@ -286,8 +292,8 @@ pub(super) fn data(service: ServiceId, destination: Guid, index: u32, len: usize
 
 #[test]
 fn a_multicast_chunk_leaves_on_both_ports_of_its_destination_and_shares_memory_and_room() {
-    let group = Guid([9; 32]);
-    let mut net = Net::new(&[SOURCE, Guid([3; 32]), Guid([4; 32])]);
+    let group = name(9);
+    let mut net = Net::new(&[*SOURCE, name(3), name(4)]);
     for neighbour in [2, 3] {
         let port = port(neighbour);
         assert!(net.with_router(|it, _| it.attachments.insert(group, port, 1)));
@@ -326,8 +332,8 @@ fn a_multicast_chunk_leaves_on_both_ports_of_its_destination_and_shares_memory_a
 
 #[test]
 fn a_unicast_chunk_leaves_on_one_port_and_on_the_other_when_that_is_silent() {
-    let host = Guid([9; 32]);
-    let mut net = Net::new(&[SOURCE, Guid([3; 32]), Guid([4; 32])]);
+    let host = name(9);
+    let mut net = Net::new(&[*SOURCE, name(3), name(4)]);
     // The newest record was attached on port 3.
     assert!(net.with_router(|it, _| it.attachments.insert(host, port(2), 1)));
     assert!(net.with_router(|it, _| it.attachments.insert(host, port(3), 2)));
@@ -366,7 +372,7 @@ fn answer_for(router: &mut Router, now: Time, host: Guid, at: Guid) {
 #[test]
 fn a_flow_is_divided_among_the_addresses_of_its_destination_by_weight() {
     let keys = KeyPair::from_secret(&[5; 32]);
-    let addresses = [Guid([3; 32]), Guid([4; 32])];
+    let addresses = [name(3), name(4)];
     let mut net = Net::new(&addresses);
     let [first, second] = addresses;
     let addresses = [(first, 3), (second, 1)].map(|(na, weight)| Address {
@@ -402,8 +408,8 @@ fn a_flow_is_divided_among_the_addresses_of_its_destination_by_weight() {
 
 #[test]
 fn static_routes_to_one_router_divide_a_flow_by_weight_and_keep_the_worse_one_in_reserve() {
-    let names = [Guid([3; 32]), Guid([4; 32]), Guid([5; 32])];
-    let far = Guid([9; 32]);
+    let names = [name(3), name(4), name(5)];
+    let far = name(9);
     let route = |neighbour: usize, preference, weight| Route {
         preference,
         weight,
@@ -433,7 +439,7 @@ fn static_routes_to_one_router_divide_a_flow_by_weight_and_keep_the_worse_one_in
 /// Returns a router with little room, the neighbours 1 and 2 that send to the hosts at 3 and 4, and
 /// a hold of the flow from 1 to 3 by the neighbour 3.
 fn net_with_a_held_flow() -> (Net, [Guid; 2]) {
-    let hosts = [Guid([8; 32]), Guid([9; 32])];
+    let hosts = [name(8), name(9)];
     let small = RouterConfig {
         buffer_packets: 1024,
         store: StoreLimits {
@@ -442,12 +448,12 @@ fn net_with_a_held_flow() -> (Net, [Guid; 2]) {
         },
         ..config()
     };
-    let mut net = Net::with_config(&[SOURCE, OTHER_SOURCE, Guid([3; 32]), Guid([4; 32])], small);
-    let all = [SOURCE, OTHER_SOURCE, hosts[0], hosts[1]];
+    let mut net = Net::with_config(&[*SOURCE, *OTHER_SOURCE, name(3), name(4)], small);
+    let all = [*SOURCE, *OTHER_SOURCE, hosts[0], hosts[1]];
     for (host, neighbour) in all.into_iter().zip(1..) {
         assert!(net.with_router(|it, _| it.attachments.insert(host, port(neighbour), 1)));
     }
-    net.hold_back(3, Guid([3; 32]), hosts[0], 0);
+    net.hold_back(3, name(3), hosts[0], 0);
     (net, hosts)
 }
 
@@ -455,8 +461,8 @@ fn net_with_a_held_flow() -> (Net, [Guid; 2]) {
 /// chunks go by one of them while requests come by the other.
 #[test]
 fn what_is_under_way_to_a_neighbour_by_another_port_is_not_asked_for_again() {
-    let (client, content, beyond) = (Guid([9; 32]), Guid([7; 32]), Guid([3; 32]));
-    let mut net = Net::new(&[SOURCE, beyond, beyond]);
+    let (client, content, beyond) = (name(9), name(7), name(3));
+    let mut net = Net::new(&[*SOURCE, beyond, beyond]);
     for (guid, neighbour, version) in [(content, 1, 1), (client, 2, 1), (client, 3, 2)] {
         assert!(net.with_router(|it, _| it.attachments.insert(guid, port(neighbour), version)));
     }
@@ -484,8 +490,8 @@ fn what_is_under_way_to_a_neighbour_by_another_port_is_not_asked_for_again() {
 /// As after a crash of the client: the port of its former run counts as up for a while.
 #[test]
 fn what_is_under_way_to_a_former_run_of_a_neighbour_is_asked_for_again() {
-    let (client, content, beyond) = (Guid([9; 32]), Guid([7; 32]), Guid([3; 32]));
-    let mut net = Net::new(&[SOURCE, beyond, beyond]);
+    let (client, content, beyond) = (name(9), name(7), name(3));
+    let mut net = Net::new(&[*SOURCE, beyond, beyond]);
     for (guid, neighbour, version) in [(content, 1, 1), (client, 2, 1)] {
         assert!(net.with_router(|it, _| it.attachments.insert(guid, port(neighbour), version)));
     }
@@ -516,8 +522,8 @@ fn what_is_under_way_to_a_former_run_of_a_neighbour_is_asked_for_again() {
 /// another id, counts.
 #[test]
 fn what_has_just_gone_is_not_asked_for_again_by_the_same_request() {
-    let (client, content, beyond) = (Guid([9; 32]), Guid([7; 32]), Guid([3; 32]));
-    let mut net = Net::new(&[SOURCE, beyond]);
+    let (client, content, beyond) = (name(9), name(7), name(3));
+    let mut net = Net::new(&[*SOURCE, beyond]);
     for (guid, neighbour) in [(content, 1), (client, 2)] {
         assert!(net.with_router(|it, _| it.attachments.insert(guid, port(neighbour), 1)));
     }
@@ -566,7 +572,7 @@ fn a_held_flow_that_fills_buffer_and_storage_gives_room_to_a_free_flow() {
     assert!(stored + chunk as u64 > 1 << 20, "{stored}");
     for index in 0..10 {
         let mut chunk = data(ServiceId::UNICAST, free, index, 100_000);
-        chunk.header.source = OTHER_SOURCE;
+        chunk.header.source = *OTHER_SOURCE;
         net.send(2, chunk);
     }
     net.run(Duration::from_secs(10));
@@ -587,10 +593,10 @@ fn a_held_flow_that_fills_buffer_and_storage_gives_room_to_a_free_flow() {
 #[test]
 fn a_status_says_what_is_stored_for_whom_and_why_it_waits() {
     let (mut net, [held, _]) = net_with_a_held_flow();
-    let absent = Guid([77; 32]);
+    let absent = name(77);
     for index in 0..2 {
         let mut chunk = data(ServiceId::UNICAST, absent, index, 1000);
-        chunk.header.source = OTHER_SOURCE;
+        chunk.header.source = *OTHER_SOURCE;
         net.send(2, chunk);
     }
     net.run(Duration::from_secs(1));
@@ -646,7 +652,7 @@ impl Observer for Cache {
         let answer = |data| {
             let service = ServiceId::CONTENT_RESPONSE.with(ServiceId::DELAY_TOLERANT);
             let (upper, to) = (UpperProtocol::Transport, chunk.header.source);
-            let header = NetworkHeader::new(service, upper, ROUTER, to);
+            let header = NetworkHeader::new(service, upper, *ROUTER, to);
             Chunk::of_transport(header, &Transport::Data(data))
         };
         Verdict::Answer(kept.into_iter().map(answer).collect())
@@ -655,8 +661,8 @@ impl Observer for Cache {
 
 #[test]
 fn an_observer_answers_a_request_from_its_own_copy() {
-    let (client, content) = (Guid([9; 32]), Guid([7; 32]));
-    let mut net = Net::new(&[SOURCE, client]);
+    let (client, content) = (name(9), name(7));
+    let mut net = Net::new(&[*SOURCE, client]);
     for (guid, port) in [(client, port(2)), (content, port(1))] {
         assert!(net.with_router(|it, _| it.attachments.insert(guid, port, 1)));
     }

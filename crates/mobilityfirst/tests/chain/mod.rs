@@ -75,8 +75,12 @@ pub(crate) struct World {
     pub(crate) chunks: [u32; 23],
 }
 
+fn router_keys(router: usize) -> KeyPair {
+    KeyPair::from_secret(&[100 + router as u8; 32])
+}
+
 fn name_of(router: usize) -> Guid {
-    Guid([100 + router as u8; 32])
+    router_keys(router).guid()
 }
 
 fn host(secret: u8) -> AnyMachine<HostEvent> {
@@ -97,7 +101,10 @@ fn router(number: usize, count: usize) -> Router {
     let config = RouterConfig {
         routes: routes.collect(),
         name_servers: vec![0],
-        ..router_config(name, HopConfig::plain(name, 1472))
+        ..router_config(
+            name,
+            HopConfig::plain(&router_keys(number), [number as u8; 32], 1472),
+        )
     };
     Router::new(config, SeededRng::new(number as u64))
 }

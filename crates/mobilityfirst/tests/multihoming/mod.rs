@@ -134,7 +134,7 @@ impl Default for Make {
         Make {
             place: Place::OneRouter,
             split: SplitConfig::default(),
-            pacing: HopConfig::plain(Guid([0; 32]), 1472).pacing,
+            pacing: Pacing::Bottleneck,
             policy: LinkPolicy::All,
             wire: 1_000_000_000,
             chunk_log2: 20,
@@ -167,12 +167,18 @@ pub(crate) struct World {
     told: Option<serde_json::Value>,
 }
 
+/// Returns the name of the router with this number.
+fn router_name(number: u8) -> Guid {
+    KeyPair::from_secret(&[number; 32]).guid()
+}
+
 fn router_config(number: u8, names: bool, routes: Vec<Route>, make: &Make) -> RouterConfig {
-    let guid = Guid([number; 32]);
+    let keys = KeyPair::from_secret(&[number; 32]);
     let hop = HopConfig {
         pacing: make.pacing,
-        ..HopConfig::plain(guid, 1472)
+        ..HopConfig::plain(&keys, [number; 32], 1472)
     };
+    let guid = keys.guid();
     RouterConfig {
         routes,
         name_servers: if names { vec![0] } else { Vec::new() },
@@ -236,7 +242,7 @@ impl World {
         let names = far.then(|| {
             let mut store = no_records();
             if make.strangers > 0 {
-                let named = (1..=access).map(|number| Guid([100 + number; 32]));
+                let named = (1..=access).map(|number| router_name(100 + number));
                 let somebody = KeyPair::from_secret(&[3; 32]).guid();
                 let record = lie(named.chain([somebody]));
                 let put = store.put(WALL.unix_millis(Time::ZERO), record);
@@ -253,8 +259,8 @@ impl World {
         for number in 0..=access {
             // The core knows its neighbours; the others reach each other by it.
             let others = (0..=access).filter(|other| number > 0 && *other > 0 && *other != number);
-            let by_core = NextHop::Neighbour(Guid([100; 32]));
-            let routes = others.map(|other| Route::new(Guid([100 + other; 32]), by_core));
+            let by_core = NextHop::Neighbour(router_name(100));
+            let routes = others.map(|other| Route::new(router_name(100 + other), by_core));
             let config = router_config(100 + number, far, routes.collect(), &make);
             let rng = SeededRng::new(make.seed + u64::from(number));
             let mut router = Router::new(config, rng);

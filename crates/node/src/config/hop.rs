@@ -69,7 +69,7 @@ pub struct HopSection {
     /// the same, and each is listed from then on, while the list has fewer than 2,048 names and the
     /// caller's network less than its share of them;
     /// "listed": only those. `whimbrel router allow` and `deny` (`host allow`, `host deny`) change
-    /// the list at run time, in a file beside the key. A plain link proves no names and has no list.
+    /// the list at run time, in a file beside the key.
     #[schemars(with = "String")]
     pub callers: CallerPolicy,
     /// Names that may call, beside those of the file.
@@ -84,7 +84,7 @@ pub struct HopSection {
 
 impl Default for HopSection {
     fn default() -> HopSection {
-        let hop = HopConfig::plain(Guid::NONE, 1472);
+        let hop = HopConfig::sealed(&KeyPair::from_secret(&[0; 32]), [0; 32], 1472);
         HopSection {
             pacing: Pacing::Bottleneck,
             buffer_packets: 32_768,
@@ -140,8 +140,7 @@ impl HopSection {
             pacing: self.pacing.into(),
             post_quantum: self.post_quantum,
             reception: Arc::new(reception),
-            plain: false,
-            ..HopConfig::plain(keys.guid(), 1472)
+            ..HopConfig::sealed(keys, seed, 1472)
         }
     }
 }
@@ -278,18 +277,6 @@ pub(super) fn check_hop(found: &mut Found<'_>, hop: &HopSection, links: &[LinkSe
         };
         let label = &link.label;
         found.add("hop.post_quantum", format!("link \"{label}\" {fault}"));
-    }
-    let unproven = links.iter().find(|link| link.listen && link.plain);
-    if let Some(link) =
-        unproven.filter(|_| hop.callers != CallerPolicy::Any || !hop.deny.is_empty())
-    {
-        found.add(
-            "hop.callers",
-            format!(
-                "callers of link \"{}\" prove no names, because it is plain; remove its plain, or this",
-                link.label
-            ),
-        );
     }
     for name in hop.allow.iter().filter(|name| hop.deny.contains(name)) {
         found.add(

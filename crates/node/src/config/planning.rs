@@ -459,12 +459,6 @@ fn check_name(found: &mut Found<'_>, link: &LinkSection, key: &str) {
             format!("\"{label}\" has no remote whose name this is; write one, or list the name in hop.allow"),
         );
     }
-    if link.name.is_some() && link.plain {
-        found.add(
-            key,
-            format!("\"{label}\" is plain, and nobody proves a name there; remove name or plain"),
-        );
-    }
 }
 
 /// Returns the addresses that the links' UDP sockets bind. Links with the same address share one.

@@ -379,8 +379,9 @@ pub struct LinkSection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", example = &"scavenger")]
     pub pacing: Option<Pacing>,
-    /// Neither encrypted nor authenticated: for measurements, and for links that nobody else can
-    /// reach. Both ends must say so.
+    /// Frames are neither encrypted nor authenticated, so that whoever is on the path can read and
+    /// forge them: for measurements, and for links that nobody else can reach. Names are proven when a
+    /// session begins. Both ends must say so.
     #[serde(default)]
     pub plain: bool,
     /// Of a host's link: its share under the policy "weights".

@@ -181,10 +181,8 @@ fn client(arguments: &Client) -> Outcome {
     let stop = stop_flag()?;
     let direct = arguments.from.as_ref().map(|host| {
         let link = LinkSection::towards("from", host.clone());
-        // The server proves its name, unless nothing is proven.
-        let server = (!arguments.access.plain).then_some(arguments.server);
         LinkSection {
-            name: link.name.or(server),
+            name: link.name.or(Some(arguments.server)),
             ..link
         }
     });

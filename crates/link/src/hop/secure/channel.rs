@@ -1,5 +1,5 @@
-//! Sealed frames: one authenticated cipher in each direction, its keys and their succession, and
-//! the counters that have arrived.
+//! Frames of a session. Sealed ones: an authenticated cipher in each direction, its keys and their
+//! succession, and the counters that have arrived. Plain ones: a checksum.
 
 use core::time::Duration;
 
@@ -7,7 +7,7 @@ use ring::aead::{AES_128_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, Unboun
 use whimbrel_core::Time;
 use zeroize::Zeroizing;
 
-use super::super::wire::{SEALED_HEAD, TAG_LEN};
+use super::super::wire::{CRC_LEN, Envelope, HEAD_LEN, TAG_LEN};
 
 /// Frames under one key, in either direction. RFC 9001 §6.6 allows 2^23 for AES-GCM.
 const FRAMES_PER_KEY: u64 = 1 << 22;
@@ -24,13 +24,16 @@ const NEXT_CONTEXT: &str = "whimbrel 2026 hop next secret";
 /// 32 secret bytes from which keys follow.
 pub(super) type Secret = Zeroizing<[u8; 32]>;
 
-/// The authenticated cipher of a session.
+/// What protects the frames of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Suite {
-    /// Fast where the processor has instructions for it.
+    /// An authenticated cipher, fast where the processor has instructions for it.
     Aes128Gcm,
-    /// Fast everywhere.
+    /// An authenticated cipher, fast everywhere.
     ChaCha20Poly1305,
+    /// The null cipher: a checksum against damage, and nothing against an attacker. Names are proven
+    /// all the same: messages of the handshake are encrypted by [`Suite::ChaCha20Poly1305`].
+    Plain,
 }
 
 impl Suite {
@@ -38,6 +41,7 @@ impl Suite {
         match self {
             Suite::Aes128Gcm => 1,
             Suite::ChaCha20Poly1305 => 2,
+            Suite::Plain => 3,
         }
     }
 
@@ -45,6 +49,7 @@ impl Suite {
         match code {
             1 => Some(Suite::Aes128Gcm),
             2 => Some(Suite::ChaCha20Poly1305),
+            3 => Some(Suite::Plain),
             _ => None,
         }
     }
@@ -65,7 +70,7 @@ impl Key {
         hasher.finalize_xof().fill(bytes.as_mut());
         let algorithm = match suite {
             Suite::Aes128Gcm => &AES_128_GCM,
-            Suite::ChaCha20Poly1305 => &CHACHA20_POLY1305,
+            Suite::ChaCha20Poly1305 | Suite::Plain => &CHACHA20_POLY1305,
         };
         let key = UnboundKey::new(algorithm, &bytes[..algorithm.key_len()]).ok()?;
         let mut iv = [0; 12];
@@ -122,9 +127,11 @@ fn next_secret(secret: &[u8; 32]) -> Secret {
     Zeroizing::new(blake3::derive_key(NEXT_CONTEXT, secret))
 }
 
-/// Why a sealed frame is not accepted.
+/// Why a frame is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
+    /// The checksum is wrong: the frame is damaged.
+    Damaged,
     /// The tag is wrong: damaged, or forged.
     Forged,
     /// It was accepted before, or is too late to tell.
@@ -186,24 +193,36 @@ impl Arrived {
     }
 }
 
+/// Returns the CRC-32C (Castagnoli) of a plain frame: some carriers have a weak checksum or none.
+fn checksum(bytes: &[u8]) -> [u8; CRC_LEN] {
+    crc_fast::crc32_iscsi(bytes).to_be_bytes()
+}
+
 /// Both directions of one session.
-///
-/// The keys of a direction succeed each other in *epochs*. One end leads: it goes to the next epoch
-/// when the present one is old, but only once the other has shown that it has reached the present
-/// one. The other end follows as soon as it hears of an epoch, and never goes ahead: if both did,
-/// each could take the other's step for an answer to its own. So the two are at most one epoch
-/// apart, and two bits tell which one a frame is of, however long the path was down.
 pub(super) struct Channel {
-    suite: Suite,
-    leads: bool,
     /// The index by which the other end knows it.
     pub(super) remote_index: u32,
     /// The index by which this end knows it.
     pub(super) local_index: u32,
+    // Frames sent.
+    counter: u64,
+    // None of a plain session.
+    keys: Option<Box<Keys>>,
+}
+
+/// The keys of both directions.
+///
+/// Those of a direction succeed each other in *epochs*. One end leads: it goes to the next epoch
+/// when the present one is old, but only once the other has shown that it has reached the present
+/// one. The other end follows as soon as it hears of an epoch, and never goes ahead: if both did,
+/// each could take the other's step for an answer to its own. So the two are at most one epoch
+/// apart, and two bits tell which one a frame is of, however long the path was down.
+struct Keys {
+    suite: Suite,
+    leads: bool,
     send_key: Key,
     send_next: Secret,
     send_epoch: u32,
-    counter: u64,
     epoch_began: (u64, Time),
     receive_key: Key,
     receive_before: Option<Key>,
@@ -226,15 +245,92 @@ impl Channel {
         send: &Secret,
         receive: &Secret,
     ) -> Option<Channel> {
+        let keys = match suite {
+            Suite::Plain => None,
+            _ => Some(Box::new(Keys::new(now, (suite, leads), send, receive)?)),
+        };
         Some(Channel {
-            suite,
-            leads,
             remote_index,
             local_index,
+            counter: 0,
+            keys,
+        })
+    }
+
+    /// Returns what is around the content of its frames.
+    pub(super) fn envelope(&self) -> Envelope {
+        match self.keys {
+            Some(_) => Envelope::Sealed,
+            None => Envelope::Plain,
+        }
+    }
+
+    /// False while the key has sealed as much as it may: the other end has not been heard for
+    /// millions of frames.
+    pub(super) fn may_send(&self) -> bool {
+        (self.keys.as_ref())
+            .is_none_or(|keys| self.counter - keys.epoch_began.0 < MOST_FRAMES_PER_KEY)
+    }
+
+    /// Returns true if a frame whose counter has this low half has gone, of late.
+    pub(super) fn has_sent(&self, low: u32) -> bool {
+        let ago = (self.counter as u32).wrapping_sub(low);
+        (1..=1 << 16).contains(&ago) && u64::from(ago) <= self.counter
+    }
+
+    /// Completes a frame in place: its first byte says its kind, and it has room for the tag or the
+    /// checksum. All but the head is encrypted, if the session is.
+    pub(super) fn seal(&mut self, now: Time, frame: &mut [u8]) -> Option<()> {
+        if let Some(keys) = &mut self.keys {
+            keys.turn(now, self.counter)?;
+        }
+        let head = frame.get_mut(..HEAD_LEN)?;
+        head[0] |= self.keys.as_ref().map_or(0, |keys| keys.epoch_bits());
+        head[1..5].copy_from_slice(&self.remote_index.to_be_bytes());
+        head[5..9].copy_from_slice(&(self.counter as u32).to_be_bytes());
+        match &self.keys {
+            Some(keys) => keys.send_key.seal(self.counter, HEAD_LEN, frame)?,
+            None => {
+                let (body, place) = frame.split_last_chunk_mut::<CRC_LEN>()?;
+                *place = checksum(body);
+            }
+        }
+        self.counter += 1;
+        Some(())
+    }
+
+    /// Returns what a frame of at least [`HEAD_LEN`] bytes says: in it, or decrypted into `plain`.
+    pub(super) fn open<'a>(
+        &mut self,
+        now: Time,
+        frame: &'a [u8],
+        plain: &'a mut Vec<u8>,
+    ) -> Result<&'a [u8], Refusal> {
+        if let Some(keys) = &mut self.keys {
+            keys.open(now, self.counter, frame, plain)?;
+            return Ok(plain);
+        }
+        let read = || {
+            let (body, crc) = frame.split_last_chunk::<CRC_LEN>()?;
+            (*crc == checksum(body)).then_some(body.get(HEAD_LEN..)?)
+        };
+        read().ok_or(Refusal::Damaged)
+    }
+}
+
+impl Keys {
+    fn new(
+        now: Time,
+        (suite, leads): (Suite, bool),
+        send: &Secret,
+        receive: &Secret,
+    ) -> Option<Keys> {
+        Some(Keys {
+            suite,
+            leads,
             send_key: Key::new(suite, send)?,
             send_next: next_secret(send),
             send_epoch: 0,
-            counter: 0,
             epoch_began: (0, now),
             receive_key: Key::new(suite, receive)?,
             receive_before: None,
@@ -246,50 +342,34 @@ impl Channel {
         })
     }
 
-    /// False while the key has sealed as much as it may: the other end has not been heard for
-    /// millions of frames.
-    pub(super) fn may_send(&self) -> bool {
-        self.counter - self.epoch_began.0 < MOST_FRAMES_PER_KEY
+    fn epoch_bits(&self) -> u8 {
+        (self.send_epoch as u8 & 3) << 2
     }
 
-    /// Returns true if a frame whose counter has this low half has gone, of late.
-    pub(super) fn has_sent(&self, low: u32) -> bool {
-        let ago = (self.counter as u32).wrapping_sub(low);
-        (1..=1 << 16).contains(&ago) && u64::from(ago) <= self.counter
-    }
-
-    /// Encrypts a frame in place. Its first byte says its kind, and it has room for the tag.
-    pub(super) fn seal(&mut self, now: Time, frame: &mut [u8]) -> Option<()> {
-        let (sent, age) = (
-            self.counter - self.epoch_began.0,
-            now.since(self.epoch_began.1),
-        );
+    /// Goes to the next epoch before frame `counter` is sent, if it is time.
+    fn turn(&mut self, now: Time, counter: u64) -> Option<()> {
+        let (sent, age) = (counter - self.epoch_began.0, now.since(self.epoch_began.1));
         let received = self.arrived.end.saturating_sub(self.receive_began);
         let is_old = sent.max(received) >= FRAMES_PER_KEY || (sent > 0 && age >= KEY_LIFETIME);
         if self.leads && is_old && self.receive_epoch == self.send_epoch {
-            self.advance_sending(now)?;
+            self.advance_sending(now, counter)?;
         }
-        let head = frame.get_mut(..SEALED_HEAD)?;
-        head[0] |= (self.send_epoch as u8 & 3) << 2;
-        head[1..5].copy_from_slice(&self.remote_index.to_be_bytes());
-        head[5..9].copy_from_slice(&(self.counter as u32).to_be_bytes());
-        self.send_key.seal(self.counter, SEALED_HEAD, frame)?;
-        self.counter += 1;
         Some(())
     }
 
-    fn advance_sending(&mut self, now: Time) -> Option<()> {
+    fn advance_sending(&mut self, now: Time, counter: u64) -> Option<()> {
         self.send_key = Key::new(self.suite, &self.send_next)?;
         self.send_next = next_secret(&self.send_next);
         self.send_epoch = self.send_epoch.wrapping_add(1);
-        self.epoch_began = (self.counter, now);
+        self.epoch_began = (counter, now);
         Some(())
     }
 
-    /// Decrypts a frame of at least [`SEALED_HEAD`] bytes into `plain`.
-    pub(super) fn open(
+    /// Decrypts a frame into `plain`. `sent` frames have gone so far.
+    fn open(
         &mut self,
         now: Time,
+        sent: u64,
         frame: &[u8],
         plain: &mut Vec<u8>,
     ) -> Result<(), Refusal> {
@@ -308,7 +388,7 @@ impl Channel {
             3 => self.receive_before.as_ref(),
             _ => None,
         };
-        key.and_then(|key| key.open(counter, SEALED_HEAD, frame, plain))
+        key.and_then(|key| key.open(counter, HEAD_LEN, frame, plain))
             .ok_or(Refusal::Forged)?;
         self.arrived.note(counter);
         if ahead == 1
@@ -320,16 +400,10 @@ impl Channel {
             self.receive_began = counter;
             if self.send_epoch != self.receive_epoch {
                 // A cipher that took one key takes the next.
-                let _ = self.advance_sending(now);
+                let _ = self.advance_sending(now, sent);
             }
         }
         Ok(())
-    }
-
-    /// The epoch of sent frames.
-    #[cfg(test)]
-    pub(super) fn epoch(&self) -> u32 {
-        self.send_epoch
     }
 }
 
@@ -338,6 +412,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
+
+    fn epoch(channel: &Channel) -> u32 {
+        channel.keys.as_ref().unwrap().send_epoch
+    }
 
     fn pair(suite: Suite) -> (Channel, Channel) {
         let (a, b) = (Zeroizing::new([1; 32]), Zeroizing::new([2; 32]));
@@ -394,12 +472,12 @@ mod tests {
                 let there = sends[0].then(|| sealed(&mut one, now, b"there"));
                 let back = sends[1].then(|| sealed(&mut other, now, b"back"));
                 if let Some(there) = there.filter(|_| arrives[0]) {
-                    prop_assert_eq!(other.open(now, &there, &mut plain), Ok(()));
+                    prop_assert_eq!(other.open(now, &there, &mut plain), Ok(&b"there"[..]));
                 }
                 if let Some(back) = back.filter(|_| arrives[1]) {
-                    prop_assert_eq!(one.open(now, &back, &mut plain), Ok(()));
+                    prop_assert_eq!(one.open(now, &back, &mut plain), Ok(&b"back"[..]));
                 }
-                prop_assert!(one.epoch().abs_diff(other.epoch()) <= 1);
+                prop_assert!(epoch(&one).abs_diff(epoch(&other)) <= 1);
             }
         }
 
@@ -412,29 +490,32 @@ mod tests {
             *at.get_mut(&mut forged) ^= change;
             // The index selects the channel before a frame gets here; it is authenticated, too.
             prop_assert_eq!(other.open(Time::ZERO, &forged, &mut plain), Err(Refusal::Forged));
-            let short = &frame[..frame.len() - cut.min(frame.len() - SEALED_HEAD)];
+            let short = &frame[..frame.len() - cut.min(frame.len() - HEAD_LEN)];
             let whole = short.len() == frame.len();
             prop_assert_eq!(other.open(Time::ZERO, short, &mut plain).is_ok(), whole);
             if !whole {
-                prop_assert_eq!(other.open(Time::ZERO, &frame, &mut plain), Ok(()));
+                prop_assert_eq!(other.open(Time::ZERO, &frame, &mut plain), Ok(&b"some words"[..]));
             }
-            prop_assert_eq!(&plain[..], &b"some words"[..]);
             prop_assert_eq!(other.open(Time::ZERO, &frame, &mut plain), Err(Refusal::Replayed));
         }
     }
 
     #[test]
-    fn both_suites_carry_frames_both_ways_and_not_back_to_their_sender() {
+    fn both_ciphers_carry_frames_both_ways_and_not_back_to_their_sender() {
         for suite in [Suite::Aes128Gcm, Suite::ChaCha20Poly1305] {
             let (mut one, mut other) = pair(suite);
             let mut plain = Vec::new();
             for number in 0u8..5 {
                 let there = sealed(&mut one, Time::ZERO, &[number]);
                 let back = sealed(&mut other, Time::ZERO, &[number; 3]);
-                assert_eq!(other.open(Time::ZERO, &there, &mut plain), Ok(()));
-                assert_eq!(plain, [number]);
-                assert_eq!(one.open(Time::ZERO, &back, &mut plain), Ok(()));
-                assert_eq!(plain, [number; 3]);
+                assert_eq!(
+                    other.open(Time::ZERO, &there, &mut plain),
+                    Ok(&[number][..])
+                );
+                assert_eq!(
+                    one.open(Time::ZERO, &back, &mut plain),
+                    Ok(&[number; 3][..])
+                );
                 assert!(one.open(Time::ZERO, &there, &mut plain).is_err());
             }
         }
@@ -453,13 +534,13 @@ mod tests {
                 continue;
             }
             for frame in late.drain(..) {
-                assert_eq!(other.open(now, &frame, &mut plain), Ok(()), "{minutes}");
+                assert!(other.open(now, &frame, &mut plain).is_ok(), "{minutes}");
             }
             let answer = sealed(&mut other, now, b"b");
-            assert_eq!(one.open(now, &answer, &mut plain), Ok(()), "{minutes}");
+            assert!(one.open(now, &answer, &mut plain).is_ok(), "{minutes}");
         }
-        assert!((5..8).contains(&one.epoch()), "{}", one.epoch());
-        assert_eq!(one.epoch(), other.epoch());
+        assert!((5..8).contains(&epoch(&one)), "{}", epoch(&one));
+        assert_eq!(epoch(&one), epoch(&other));
     }
 
     #[test]
@@ -469,15 +550,15 @@ mod tests {
         // As if `other` had sent so many frames since the first.
         other.counter = FRAMES_PER_KEY;
         let frame = sealed(&mut other, Time::ZERO, b"one of many");
-        assert_eq!(one.open(Time::ZERO, &frame, &mut plain), Ok(()));
+        assert!(one.open(Time::ZERO, &frame, &mut plain).is_ok());
         let frame = sealed(&mut one, Time::ZERO, b"an acknowledgement");
-        assert_eq!((one.epoch(), other.epoch()), (1, 0));
-        assert_eq!(other.open(Time::ZERO, &frame, &mut plain), Ok(()));
-        assert_eq!(other.epoch(), 1);
+        assert_eq!((epoch(&one), epoch(&other)), (1, 0));
+        assert!(other.open(Time::ZERO, &frame, &mut plain).is_ok());
+        assert_eq!(epoch(&other), 1);
         let frame = sealed(&mut other, Time::ZERO, b"one of many");
-        assert_eq!(one.open(Time::ZERO, &frame, &mut plain), Ok(()));
+        assert!(one.open(Time::ZERO, &frame, &mut plain).is_ok());
         sealed(&mut one, Time::ZERO, b"an acknowledgement");
-        assert_eq!(one.epoch(), 1, "once for each 2^22 frames");
+        assert_eq!(epoch(&one), 1, "once for each 2^22 frames");
     }
 
     #[test]
@@ -487,10 +568,39 @@ mod tests {
         sealed(&mut one, Time::ZERO, b"first");
         let before = sealed(&mut one, Time::from_secs(1), b"before");
         let after = sealed(&mut one, Time::from_secs(121), b"after");
-        assert_eq!(one.epoch(), 1);
-        for frame in [&after, &before] {
-            assert_eq!(other.open(Time::from_secs(121), frame, &mut plain), Ok(()));
+        assert_eq!(epoch(&one), 1);
+        for (frame, text) in [(&after, &b"after"[..]), (&before, b"before")] {
+            let opened = other.open(Time::from_secs(121), frame, &mut plain);
+            assert_eq!(opened, Ok(text));
         }
-        assert_eq!(plain, b"before");
+    }
+
+    /// Neither outlives damage of a few bits, and a network's duplicates are left to the transfers.
+    #[test]
+    fn a_plain_frame_is_read_where_it_lies_unless_it_is_damaged() {
+        let (mut one, mut other) = pair(Suite::Plain);
+        let mut frame = vec![0x21; HEAD_LEN];
+        frame.extend_from_slice(b"legible");
+        frame.resize(frame.len() + CRC_LEN, 0);
+        one.seal(Time::ZERO, &mut frame).unwrap();
+        assert_eq!(&frame[..HEAD_LEN], [0x21, 0, 0, 0, 9, 0, 0, 0, 0]);
+        let mut plain = Vec::new();
+        for _ in 0..2 {
+            let opened = other.open(Time::ZERO, &frame, &mut plain);
+            assert_eq!(opened, Ok(&b"legible"[..]));
+        }
+        assert_eq!(plain.capacity(), 0);
+        for at in 0..frame.len() * 8 {
+            let mut damaged = frame.clone();
+            damaged[at / 8] ^= 1 << (at % 8);
+            let opened = other.open(Time::ZERO, &damaged, &mut plain);
+            assert_eq!(opened, Err(Refusal::Damaged), "bit {at}");
+        }
+        for len in 0..frame.len() {
+            assert!(other.open(Time::ZERO, &frame[..len], &mut plain).is_err());
+        }
+        // No key is worn out.
+        one.counter = u64::from(u32::MAX) + 7;
+        assert!(one.may_send() && one.has_sent(5) && !one.has_sent(6));
     }
 }

@@ -7,9 +7,9 @@ use whimbrel_core::Time;
 use whimbrel_core::identity::PublicKey;
 use zeroize::Zeroizing;
 
-use super::channel::{Channel, Secret};
+use super::channel::{Channel, Secret, Suite};
 use super::handshake::{
-    Answer, Call, Ephemeral, Exchange, HYBRID, KemAnswer, Parameters, Proven, Proving,
+    Answer, Call, Ephemeral, Exchange, HYBRID, KemAnswer, PLAIN, Parameters, Proven, Proving,
     decode_answer, decode_call, decode_cookie, decode_lost, decode_proof, decode_refusal,
     encode_refusal, session_of_call, session_of_proof,
 };
@@ -17,11 +17,11 @@ use super::kem::{KEM_KEY_LEN, KemPair, encapsulate, key_hash};
 use super::reception::Seat;
 use super::{
     ANSWER_AGAIN, ANSWERS, Attempt, CALL_AGAIN, COOKIE_LEN, GIVE_WAY, Greeting, HopConfig,
-    HopDrops, Live, MAX_ANSWER_DOUBLINGS, MAX_REFUSAL_DOUBLINGS, PROOF_AGAIN, PostQuantum, Proof,
-    REFUSED_AGAIN, Reception, SealedSession, Standing, Unwilling, describe,
+    HopDrops, Live, MAX_ANSWER_DOUBLINGS, MAX_REFUSAL_DOUBLINGS, PROOF_AGAIN, Peer, PostQuantum,
+    Proof, REFUSED_AGAIN, Reception, Session, Standing, Unwilling,
 };
 
-impl SealedSession {
+impl Session {
     pub(super) fn handle_call(
         &mut self,
         now: Time,
@@ -33,6 +33,12 @@ impl SealedSession {
             drops.malformed += 1;
             return;
         };
+        if let Some(why) = call.refused_by(self.plain) {
+            drops.wrong_mode += 1;
+            let about = session_of_call(frame);
+            self.notice(now, |buffer| encode_refusal(why, about, buffer));
+            return;
+        }
         // Both call: one of the two calls is answered.
         let own = self.attempt.as_ref();
         if own.is_some_and(|own| own.call.rank() >= call.rank()) {
@@ -110,7 +116,6 @@ impl SealedSession {
             cookie: answer.cookie,
             ..attempt.call
         };
-        let keys = self.reception.keys()?;
         let kem_shared = match (&answer.kem, &attempt.kem) {
             (Some(kem), Some(pair)) => Some(pair.open(&kem.ciphertext)),
             (None, _) => None,
@@ -129,6 +134,12 @@ impl SealedSession {
             drops.bad_handshake += 1;
             return None;
         };
+        // The caller decides, and the answerer has signed what it was asked for.
+        if call.is_plain() != (exchange.suite() == Suite::Plain) {
+            drops.wrong_mode += 1;
+            *unwilling = call.is_plain().then_some(Unwilling::Plain);
+            return None;
+        }
         // This end has proven nothing yet: whoever answers in the neighbour's place learns no name.
         if let Some(why) = self.refuses(key.guid()) {
             drops.bad_handshake += 1;
@@ -158,6 +169,7 @@ impl SealedSession {
         };
         let deposit = answer.kem.as_ref().map(|kem| kem.deposit);
         let to = (answer.index, deposit);
+        let keys = self.reception.keys();
         let frame = exchange.write_proof(&call, to, keys, &key, &own)?;
         let traffic = exchange.traffic(&keys.public(), &key, &own);
         let channel = Channel::new(
@@ -201,6 +213,11 @@ impl SealedSession {
             return false;
         };
         let Proving { call, index, .. } = proving;
+        // Another port of this node may have answered the call.
+        if call.refused_by(self.plain).is_some() {
+            drops.wrong_mode += 1;
+            return false;
+        }
         let is_of = |live: &Live| {
             (live.channel.local_index, live.channel.remote_index) == (index, call.index)
         };
@@ -223,7 +240,7 @@ impl SealedSession {
             return false;
         }
         let read = || {
-            let keys = self.reception.keys()?;
+            let keys = self.reception.keys();
             let (exchange, proven) = read_proof(&self.reception, &seat, &proving, frame)?;
             let traffic = exchange.traffic(&proven.key, &keys.public(), &proven.parameters);
             let channel = Channel::new(
@@ -301,9 +318,13 @@ impl SealedSession {
             self.current.is_none() && about.starts_with(&index)
         });
         match why {
-            Unwilling::Sealed => return asked.map(|_| why),
-            // An answer to a plain frame, which this end does not send: one was corrupted.
-            Unwilling::Plain | Unwilling::NotHybrid | Unwilling::OtherName { .. } => return None,
+            // A corrupted call may have looked like one of the other kind.
+            Unwilling::Plain | Unwilling::Sealed => {
+                return asked
+                    .filter(|it| it.call.is_plain() == (why == Unwilling::Plain))
+                    .map(|_| why);
+            }
+            Unwilling::NotHybrid | Unwilling::OtherName { .. } => return None,
             Unwilling::Classical => {
                 return asked.filter(|it| it.kem.is_none()).map(|_| why);
             }
@@ -357,7 +378,8 @@ impl SealedSession {
             PostQuantum::Require => true,
         };
         let kem = wanted.then(|| KemPair::new([self.reception.draw(), self.reception.draw()]));
-        let flags = kem.as_ref().map_or(0, |_| HYBRID);
+        let plain = u8::from(self.plain) * PLAIN;
+        let flags = kem.as_ref().map_or(0, |_| HYBRID) | plain;
         Attempt {
             call: Call {
                 flags: self.reception.flags() | flags,
@@ -383,7 +405,7 @@ pub(super) fn answer(
     (call, kem_key): (&Call, Option<&[u8; KEM_KEY_LEN]>),
     describe: impl FnOnce(u64) -> Parameters,
 ) -> Option<Vec<u8>> {
-    let keys = reception.keys()?;
+    let keys = reception.keys();
     let seat = reception.seat(now, address, call);
     let ephemeral = Ephemeral::new(seat.ephemeral);
     let (kem, kem_shared) = match kem_key.zip(seat.kem) {
@@ -431,7 +453,7 @@ pub(super) fn read_proof(
     frame: &[u8],
 ) -> Option<(Exchange, Proven)> {
     let (call, index) = (&proving.call, proving.index);
-    let keys = reception.keys()?;
+    let keys = reception.keys();
     let ephemeral = Ephemeral::new(seat.ephemeral.clone());
     let answer = Answer {
         suite: reception.suite(call),
@@ -462,7 +484,7 @@ fn live(
     Live {
         channel,
         hybrid,
-        peer: describe(key.guid(), parameters),
+        peer: Peer::of(key.guid(), parameters),
         runs: (parameters.run, own_run),
         resumes,
         greeting: Greeting::New {

@@ -6,13 +6,12 @@ use std::sync::Arc;
 use whimbrel_core::{Admission, CallerGate, FrameShape, Time};
 
 use super::super::config::HopConfig;
-use super::super::session::greet_stranger;
 use super::super::shapes::shapes;
-use super::super::wire::{HANDSHAKE, VERSION, sealed_index};
+use super::super::wire::{HANDSHAKE, session_index};
 use super::exchange::{answer, read_proof};
 use super::handshake::{
     CALL, PROOF, Parameters, Proven, Unwilling, decode_call, decode_proof, encode_cookie,
-    encode_lost, encode_refusal, session_of_call, session_of_hello, session_of_proof,
+    encode_lost, encode_refusal, session_of_call, session_of_proof,
 };
 use super::reception::{Reception, ReceptionCounters};
 
@@ -68,6 +67,12 @@ impl Gate {
         let Some((call, kem_key)) = decode_call(frame) else {
             return self.count(|counters| counters.strangers += 1);
         };
+        if let Some(why) = call.refused_by(self.config.plain) {
+            self.count(|counters| counters.wrong_mode += 1);
+            return self.tell(now, from, reply, |reply| {
+                encode_refusal(why, session_of_call(frame), reply);
+            });
+        }
         if self.config.post_quantum.refuses(&call) {
             self.count(|counters| counters.classical += 1);
             return self.tell(now, from, reply, |reply| {
@@ -99,63 +104,42 @@ impl Gate {
         Admission::Answered
     }
 
-    fn consider_sealed(
+    fn consider_proof(
         &mut self,
         now: Time,
         from: SocketAddr,
         frame: &[u8],
         reply: &mut Vec<u8>,
     ) -> Admission {
-        if sealed_index(frame).is_some() {
-            self.count(|counters| counters.unknown_sessions += 1);
-            return match frame.get(1..9).and_then(|echo| echo.try_into().ok()) {
-                Some(echo) => self.tell(now, from, reply, |reply| encode_lost(echo, reply)),
-                None => Admission::Refused,
-            };
+        let seat = decode_proof(frame).and_then(|proving| {
+            let call = &proving.call;
+            let seat = self.reception().seat_of_proven(now, Some(from), call)?;
+            Some((seat, proving))
+        });
+        let Some((seat, proving)) = seat else {
+            return self.count(|counters| counters.bad_cookies += 1);
+        };
+        // The call may have been answered by another listener of this node.
+        if proving.call.refused_by(self.config.plain).is_some() {
+            return self.count(|counters| counters.wrong_mode += 1);
         }
-        match frame {
-            [first, _, _, _, ..] if *first == HANDSHAKE << 4 | CALL => {
-                self.consider_call(now, from, frame, reply)
-            }
-            [first, _, _, _, ..] if *first == HANDSHAKE << 4 | PROOF => {
-                let seat = decode_proof(frame).and_then(|proving| {
-                    let call = &proving.call;
-                    let seat = self.reception().seat_of_proven(now, Some(from), call)?;
-                    Some((seat, proving))
-                });
-                let Some((seat, proving)) = seat else {
-                    return self.count(|counters| counters.bad_cookies += 1);
-                };
-                // Who has one address has 65,535 ports.
-                let reception = self.reception();
-                if !reception.may_accept(from) || !reception.may_answer(now, Some(from)) {
-                    return self.count(|counters| counters.limited += 1);
-                }
-                // The hop reads it once more. To open a port is more work, and the port stays.
-                let proof = read_proof(self.reception(), &seat, &proving, frame);
-                let Some((_, Proven { key, .. })) = proof else {
-                    return self.count(|counters| counters.bad_proofs += 1);
-                };
-                if !self.reception().admits(now, key.guid(), Some(from)) {
-                    let about = session_of_proof(frame).unwrap_or_default();
-                    encode_refusal(Unwilling::NotAdmitted, about, reply);
-                    return Admission::Answered;
-                }
-                self.count(|counters| counters.admitted += 1);
-                Admission::Admitted
-            }
-            // As long as a HELLO: the refusal is shorter.
-            [first, ..]
-                if *first == VERSION << 4 && frame.len() >= super::handshake::NOTICE_LEN =>
-            {
-                self.count(|counters| counters.wrong_mode += 1);
-                let about = session_of_hello(frame);
-                self.tell(now, from, reply, |reply| {
-                    encode_refusal(Unwilling::Plain, about, reply);
-                })
-            }
-            _ => self.count(|counters| counters.strangers += 1),
+        // Who has one address has 65,535 ports.
+        let reception = self.reception();
+        if !reception.may_accept(from) || !reception.may_answer(now, Some(from)) {
+            return self.count(|counters| counters.limited += 1);
         }
+        // The hop reads it once more. To open a port is more work, and the port stays.
+        let proof = read_proof(self.reception(), &seat, &proving, frame);
+        let Some((_, Proven { key, .. })) = proof else {
+            return self.count(|counters| counters.bad_proofs += 1);
+        };
+        if !self.reception().admits(now, key.guid(), Some(from)) {
+            let about = session_of_proof(frame).unwrap_or_default();
+            encode_refusal(Unwilling::NotAdmitted, about, reply);
+            return Admission::Answered;
+        }
+        self.count(|counters| counters.admitted += 1);
+        Admission::Admitted
     }
 }
 
@@ -167,20 +151,26 @@ impl CallerGate for Gate {
         frame: &[u8],
         reply: &mut Vec<u8>,
     ) -> Admission {
-        if self.config.plain {
-            let admission = greet_stranger(&self.config, self.window, now, from, frame, reply);
-            self.config.reception.count(|counters| match admission {
-                Admission::Admitted => counters.admitted += 1,
-                Admission::Answered => counters.answered += 1,
-                Admission::Refused => counters.strangers += 1,
-            });
-            return admission;
+        if session_index(frame).is_some() {
+            self.count(|counters| counters.unknown_sessions += 1);
+            return match frame.get(1..9).and_then(|echo| echo.try_into().ok()) {
+                Some(echo) => self.tell(now, from, reply, |reply| encode_lost(echo, reply)),
+                None => Admission::Refused,
+            };
         }
-        self.consider_sealed(now, from, frame, reply)
+        match frame {
+            [first, _, _, _, ..] if *first == HANDSHAKE << 4 | CALL => {
+                self.consider_call(now, from, frame, reply)
+            }
+            [first, _, _, _, ..] if *first == HANDSHAKE << 4 | PROOF => {
+                self.consider_proof(now, from, frame, reply)
+            }
+            _ => self.count(|counters| counters.strangers += 1),
+        }
     }
 
-    /// Those of both modes, whatever this gate's is: a link that shares its socket may be of the other
-    /// one, and who calls in the wrong mode is told so.
+    /// Those of plain and of encrypted links, whatever this gate's is: a link that shares its socket
+    /// may be of the other kind.
     fn shapes(&self) -> Vec<FrameShape> {
         shapes()
     }

@@ -64,6 +64,8 @@ const PROOF_CONTEXT: &str = "whimbrel 2026 hop signature of who calls";
 pub(super) const FAST_AES: u8 = 1;
 /// The caller's ML-KEM key is in the CALL: it asks for a hybrid exchange.
 pub(super) const HYBRID: u8 = 2;
+/// The caller's link is plain: it asks for frames that are not encrypted, and takes no others.
+pub(super) const PLAIN: u8 = 4;
 /// In the second byte of an ANSWER, beside the suite: it is one of a hybrid exchange.
 const HYBRID_ANSWER: u8 = 16;
 
@@ -72,7 +74,7 @@ pub(super) type Cookie = [u8; COOKIE_LEN];
 /// What a CALL says, and a PROOF says again: who answered it has forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Call {
-    /// [`FAST_AES`] and [`HYBRID`]; other bits are for later versions.
+    /// [`FAST_AES`], [`HYBRID`] and [`PLAIN`]; other bits are for later versions.
     pub(super) flags: u8,
     /// The caller's index of the session.
     pub(super) index: u32,
@@ -87,6 +89,20 @@ pub(super) struct Call {
 impl Call {
     pub(super) fn is_hybrid(&self) -> bool {
         self.flags & HYBRID != 0
+    }
+
+    pub(super) fn is_plain(&self) -> bool {
+        self.flags & PLAIN != 0
+    }
+
+    /// Returns what the caller is to know if one end is plain and the other one requires encryption;
+    /// `plain` says which the called end is.
+    pub(super) fn refused_by(&self, plain: bool) -> Option<Unwilling> {
+        match (self.is_plain(), plain) {
+            (true, false) => Some(Unwilling::Plain),
+            (false, true) => Some(Unwilling::Sealed),
+            _ => None,
+        }
     }
 
     /// Of two calls that cross, the one with the higher rank is answered: a hybrid one before another.
@@ -261,8 +277,7 @@ pub(in crate::hop) fn encode_lost(echo: [u8; 8], buffer: &mut Vec<u8>) {
     buffer.extend_from_slice(&echo);
 }
 
-/// The index and the low half of the counter that a LOST repeats; in plain mode the session tag is
-/// in the place of the index's last three bytes and the one after it.
+/// The index and the low half of the counter that a LOST repeats.
 pub(in crate::hop) fn decode_lost(frame: &[u8]) -> Option<[u8; 8]> {
     (frame.len() == NOTICE_LEN).then_some(())?;
     array(frame, 4)
@@ -340,13 +355,8 @@ pub(in crate::hop) fn session_of_call(frame: &[u8]) -> [u8; 8] {
     about
 }
 
-/// The plain HELLO that a refusal is about, in the place of a session: the caller's token and nonce.
-pub(in crate::hop) fn session_of_hello(frame: &[u8]) -> [u8; 8] {
-    array(frame, 8).unwrap_or_default()
-}
-
-/// `about` is the session [of a PROOF](session_of_proof), [of a CALL](session_of_call) or
-/// [of a HELLO](session_of_hello) that is refused.
+/// `about` is the session [of a PROOF](session_of_proof) or [of a CALL](session_of_call) that is
+/// refused.
 pub(in crate::hop) fn encode_refusal(why: Unwilling, about: [u8; 8], buffer: &mut Vec<u8>) {
     if let Some((_, code)) = REFUSALS.iter().find(|(of, _)| *of == why) {
         open(REFUSAL, *code, buffer);

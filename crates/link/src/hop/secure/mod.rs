@@ -1,4 +1,5 @@
-//! A session that is proven and encrypted: who the neighbour is, and the keys that the two share.
+//! The session with a neighbour: who that is, which it proves, and what protects the frames of the two:
+//! keys that they share, or on a plain link a checksum.
 //!
 //! One end calls, the other one answers. Who answers keeps nothing of a call until the caller has
 //! shown that it receives at its address: [`Reception`] finds again from a PROOF what it said in its
@@ -13,6 +14,7 @@ mod exchange;
 mod gate;
 pub(super) mod handshake;
 mod kem;
+mod peer;
 mod post_quantum;
 mod reception;
 #[cfg(test)]
@@ -23,24 +25,33 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use whimbrel_core::{Deadline, Guid, Meter, Time};
+use whimbrel_core::{Deadline, Guid, Limit, Meter, Time};
 
 use super::config::HopConfig;
-use super::session::{ANSWERS, Greeting, NOTICES, Peer, probe_interval};
+use super::liveness::probe_interval;
 use super::stats::HopDrops;
-use super::wire::{HANDSHAKE, encode_parameters, is_data, sealed_index};
+use super::wire::{Envelope, HANDSHAKE, encode_parameters, is_data, session_index};
 pub use callers::{CallerLists, CallerPolicy, Callers, Keeping, MAX_LISTED, RefusedCaller};
 use channel::{Channel, Refusal};
 pub use gate::Gate;
 pub use handshake::Unwilling;
 use handshake::{
     ANSWER, CALL, COOKIE, COOKIE_LEN, Call, Ephemeral, LOST, PROOF, Parameters, REFUSAL,
-    encode_call, encode_lost, encode_refusal,
+    encode_call, encode_lost,
 };
 use kem::KemPair;
+pub(super) use peer::{Greeting, Peer};
 pub use post_quantum::PostQuantum;
 pub use reception::{Reception, ReceptionCounters};
 
+/// Answers to unproven messages, ...
+const ANSWERS: Limit = Limit {
+    at_once: 4,
+    per_second: 100,
+};
+/// ... and, apart from them, notices about frames of no session: after a restart the frames of the
+/// former session keep coming, and the call that ends that must find its answer.
+const NOTICES: Limit = ANSWERS;
 /// Bound of the answers that wait to be sent.
 const MAX_REPLIES: usize = 4;
 /// The same call is answered again after this time, and then ever later.
@@ -81,11 +92,11 @@ pub(super) struct Standing {
 
 /// What a frame was.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Received {
+pub(super) struct Received<'a> {
     /// It changed the session.
     pub(super) greeting: Option<Greeting>,
-    /// It was authentic, and is decrypted.
-    pub(super) opened: bool,
+    /// It was of the session, which says this.
+    pub(super) opened: Option<&'a [u8]>,
     /// Why the neighbour does not talk with this end, as somebody says.
     pub(super) unwilling: Option<Unwilling>,
     /// A caller's proof is wrong.
@@ -127,10 +138,11 @@ struct Proof {
 }
 
 /// See the module.
-pub(super) struct SealedSession {
+pub(super) struct Session {
     reception: Arc<Reception>,
     address: Option<SocketAddr>,
     calls: bool,
+    plain: bool,
     post_quantum: PostQuantum,
     // The only name that the neighbour may prove.
     expected: Option<Guid>,
@@ -166,14 +178,15 @@ pub(super) struct SealedSession {
     rtt: Option<Duration>,
 }
 
-impl SealedSession {
-    pub(super) fn new(config: &HopConfig, now: Time) -> SealedSession {
+impl Session {
+    pub(super) fn new(config: &HopConfig, now: Time) -> Session {
         let reception = config.reception.clone();
         let run = reception.draw_word() | 1;
-        SealedSession {
+        Session {
             reception,
             address: config.remote,
             calls: config.calls,
+            plain: config.plain,
             post_quantum: config.post_quantum,
             expected: config.neighbour,
             run,
@@ -212,9 +225,10 @@ impl SealedSession {
         (self.current.as_ref()).is_some_and(|live| live.hybrid)
     }
 
-    /// Returns true if frames can be sealed.
-    pub(super) fn may_send(&self) -> bool {
-        (self.current.as_ref()).is_some_and(|live| live.channel.may_send())
+    /// Returns the envelope of the next frames; `None` if none can be sent.
+    pub(super) fn envelope(&self) -> Option<Envelope> {
+        let channel = &self.current.as_ref()?.channel;
+        channel.may_send().then(|| channel.envelope())
     }
 
     pub(super) fn take_rtt(&mut self) -> Option<Duration> {
@@ -257,16 +271,16 @@ impl SealedSession {
         each.all(|frame| live.channel.seal(now, frame).is_some())
     }
 
-    /// Handles a frame. If it was authentic, `plain` has what was encrypted.
-    pub(super) fn receive(
+    /// Handles a frame. `plain` is room for what was encrypted of it.
+    pub(super) fn receive<'a>(
         &mut self,
         now: Time,
-        frame: &[u8],
-        plain: &mut Vec<u8>,
+        frame: &'a [u8],
+        plain: &'a mut Vec<u8>,
         (config, standing): (&HopConfig, Standing),
         drops: &mut HopDrops,
-    ) -> Received {
-        if let Some(index) = sealed_index(frame) {
+    ) -> Received<'a> {
+        if let Some(index) = session_index(frame) {
             return self.open(now, index, frame, plain, drops);
         }
         let mut received = Received::default();
@@ -287,28 +301,19 @@ impl SealedSession {
                 REFUSAL => received.unwilling = self.handle_refusal(now, frame),
                 _ => drops.malformed += 1,
             },
-            [first, ..] if first >> 4 == super::wire::VERSION => {
-                drops.wrong_mode += 1;
-                if frame.len() >= handshake::NOTICE_LEN {
-                    let about = handshake::session_of_hello(frame);
-                    self.notice(now, |buffer| {
-                        encode_refusal(Unwilling::Plain, about, buffer);
-                    });
-                }
-            }
             _ => drops.malformed += 1,
         }
         received
     }
 
-    fn open(
+    fn open<'a>(
         &mut self,
         now: Time,
         index: u32,
-        frame: &[u8],
-        plain: &mut Vec<u8>,
+        frame: &'a [u8],
+        plain: &'a mut Vec<u8>,
         drops: &mut HopDrops,
-    ) -> Received {
+    ) -> Received<'a> {
         let mut received = Received::default();
         let of_index = |live: &&mut Live| live.channel.local_index == index;
         let opened = if let Some(live) = self.current.as_mut().filter(of_index) {
@@ -338,10 +343,11 @@ impl SealedSession {
             return received;
         };
         match opened {
-            Ok(()) => {
-                received.opened = true;
+            Ok(content) => {
+                received.opened = Some(content);
                 self.used |= is_data(frame[0]);
             }
+            Err(Refusal::Damaged) => drops.corrupt += 1,
             Err(Refusal::Forged) => drops.forged += 1,
             Err(Refusal::Replayed) => drops.replayed += 1,
         }
@@ -355,9 +361,9 @@ impl SealedSession {
         let known = self.peer.is_some();
         (self.peer_run, self.run) = live.runs;
         self.peer = Some(live.peer);
-        // Both ends go by the same clock, more or less: one of them renews.
+        // Both ends go by the same clock, more or less: one of them renews. A plain session has no keys.
         let spread = RENEWAL / 8 * (live.channel.remote_index >> 24) / 256;
-        self.renew_at = if live.called {
+        self.renew_at = if live.called && !self.plain {
             now + RENEWAL + spread
         } else {
             Time::MAX
@@ -501,7 +507,7 @@ impl SealedSession {
         };
         let Some(live) = live else { return false };
         let start = buffer.len();
-        encode_parameters(&own.encode(), buffer);
+        encode_parameters(live.channel.envelope(), &own.encode(), buffer);
         if live.channel.seal(now, &mut buffer[start..]).is_none() {
             buffer.truncate(start);
             return false;
@@ -514,13 +520,10 @@ impl SealedSession {
         let (Some(parameters), Some(peer)) = (Parameters::decode(bytes), &mut self.peer) else {
             return false;
         };
-        *peer = describe(
-            peer.guid,
-            &Parameters {
-                incarnation: peer.incarnation,
-                ..parameters
-            },
-        );
+        *peer = Peer {
+            incarnation: peer.incarnation,
+            ..Peer::of(peer.guid, &parameters)
+        };
         true
     }
 
@@ -540,14 +543,4 @@ impl SealedSession {
             self.notice = Some(notice);
         }
     }
-}
-
-fn describe(guid: Guid, parameters: &Parameters) -> Peer {
-    Peer::new(
-        guid,
-        parameters.incarnation,
-        [parameters.mtu, parameters.chunk_limit],
-        [parameters.max_chunks, parameters.memory],
-        parameters.reports_marks,
-    )
 }

@@ -81,8 +81,8 @@ pub struct ReceptionCounters {
     pub repeated: u64,
     /// Frames of sessions that are not known here.
     pub unknown_sessions: u64,
-    /// Calls in the wrong mode: plain where encryption is required, or encrypted where it is not
-    /// offered.
+    /// Calls in the wrong mode: plain where encryption is required, or encrypted where the link is
+    /// plain.
     pub wrong_mode: u64,
     /// Calls without a hybrid exchange where one is required.
     pub classical: u64,
@@ -193,7 +193,7 @@ pub(super) struct KemSeat {
 
 /// See the module. Shared by the node's hops and its [`Gate`](super::Gate)s.
 pub struct Reception {
-    keys: Option<KeyPair>,
+    keys: KeyPair,
     guid: Guid,
     fast_aes: bool,
     state: Mutex<State>,
@@ -211,20 +211,12 @@ impl Reception {
     /// scenario's generator: all secrets follow from it. `fast_aes`: the processor has instructions
     /// for AES.
     pub fn new(keys: KeyPair, seed: [u8; 32], fast_aes: bool) -> Reception {
-        Reception {
-            fast_aes,
-            ..Reception::plain(keys.guid(), seed).with_keys(keys)
-        }
-    }
-
-    /// For a node whose links are all plain.
-    pub fn plain(guid: Guid, seed: [u8; 32]) -> Reception {
         let secret = |purpose: &str| Zeroizing::new(blake3::derive_key(purpose, &seed));
         let period = |purpose| Period::new(secret(purpose));
         Reception {
-            keys: None,
-            guid,
-            fast_aes: true,
+            guid: keys.guid(),
+            keys,
+            fast_aes,
             state: Mutex::new(State {
                 random: secret(RATCHET_CONTEXT),
                 number: 0,
@@ -238,18 +230,13 @@ impl Reception {
         }
     }
 
-    fn with_keys(mut self, keys: KeyPair) -> Reception {
-        self.keys = Some(keys);
-        self
-    }
-
     /// Returns the node's name.
     pub fn guid(&self) -> Guid {
         self.guid
     }
 
-    pub(super) fn keys(&self) -> Option<&KeyPair> {
-        self.keys.as_ref()
+    pub(super) fn keys(&self) -> &KeyPair {
+        &self.keys
     }
 
     /// What it has counted.
@@ -303,9 +290,11 @@ impl Reception {
         u8::from(self.fast_aes) * FAST_AES
     }
 
-    /// Returns the cipher for a session with who calls so.
+    /// Returns the suite for a session with who calls so.
     pub(super) fn suite(&self, call: &Call) -> Suite {
-        if self.fast_aes && call.flags & FAST_AES != 0 {
+        if call.is_plain() {
+            Suite::Plain
+        } else if self.fast_aes && call.flags & FAST_AES != 0 {
             Suite::Aes128Gcm
         } else {
             Suite::ChaCha20Poly1305
@@ -394,31 +383,6 @@ impl Reception {
         *period.by_network.entry(network).or_default() += 1;
         period.accepted.insert(call.cookie)
     }
-
-    /// A plain answerer's token and nonce for who calls with this token: nothing of a caller is kept
-    /// before its address is proven. Neither is 0.
-    pub(in crate::hop) fn plain_seat(
-        &self,
-        now: Time,
-        address: Option<SocketAddr>,
-        token: u32,
-        past: usize,
-    ) -> (u32, u32) {
-        let mut state = self.lock();
-        state.turn(now);
-        let call = Call {
-            flags: 0,
-            index: token,
-            ephemeral: [0; 32],
-            cookie: [0; 16],
-            kem: [0; 32],
-        };
-        let cookie = state.periods[past.min(1)].cookie(address, &call);
-        let word = |at: usize| {
-            u32::from_be_bytes([cookie[at], cookie[at + 1], cookie[at + 2], cookie[at + 3]]) | 1
-        };
-        (word(0), word(4))
-    }
 }
 
 fn seat(period: &Period, address: Option<SocketAddr>, call: &Call) -> Seat {
@@ -476,7 +440,7 @@ mod tests {
 
     #[test]
     fn calls_of_many_addresses_leave_room_for_those_of_another() {
-        let reception = Reception::plain(Guid([1; 32]), [2; 32]);
+        let reception = Reception::new(KeyPair::from_secret(&[1; 32]), [2; 32], true);
         assert_eq!(accepted(&reception, 1, 100_000), 482);
         for network in 2..500 {
             accepted(&reception, network, 100_000);

@@ -21,7 +21,7 @@ use super::feedback::Feedback;
 use super::lanes::{Lane, Sendable, Waiting};
 use super::outbound::{Fate, OutboundChunk, Parcel, Room};
 use super::pacing::Pacer;
-use super::session::Peer;
+use super::secure::Peer;
 use super::stats::HopStats;
 use crate::path_mtu::PathMtu;
 use report::forget_question;

@@ -110,7 +110,7 @@ impl Sender {
             let carries = self.feedback.is_next_near() && !self.path.is_suspicious();
             if self.csyn_due.contains(&id) && carries {
                 let (number, _) = self.note_question(now, Some(id));
-                carry_question(envelope, buffer, frame, number as u8);
+                carry_question(buffer, frame, number as u8);
                 stats.csyn_carried += 1;
             } else if in_turn || ends_train {
                 break;

@@ -1,6 +1,7 @@
 //! Two hops and whoever is between them.
 
 mod callers;
+mod hostile;
 mod hybrid;
 mod model;
 mod sessions;
@@ -185,6 +186,7 @@ impl Wire {
         let run = old.incarnation + 1;
         let config = HopConfig {
             calls: old.calls,
+            plain: old.plain,
             remote: old.remote,
             post_quantum: old.post_quantum,
             ..config(end, run)

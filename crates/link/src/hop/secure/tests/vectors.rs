@@ -1,9 +1,9 @@
 //! Sessions are the same for the same seeds, and as their vectors say.
 
-use super::super::super::wire::{Csyn, Envelope, encode_csyn};
+use super::super::super::wire::{Csyn, encode_csyn};
 use super::super::channel::{Channel, Suite};
 use super::super::handshake::{
-    Answer, Call, Ephemeral, Exchange, HYBRID, KemAnswer, Parameters, encode_call,
+    Answer, Call, Ephemeral, Exchange, FAST_AES, HYBRID, KemAnswer, PLAIN, Parameters, encode_call,
 };
 use super::super::kem::{KemPair, encapsulate, key_hash};
 use super::*;
@@ -22,9 +22,9 @@ fn the_same_seed_gives_the_same_bytes() {
     assert_ne!(*other.draw(), *config(0, 1).reception.draw());
 }
 
-/// Returns a whole exchange between fixed keys, as `docs/protocols/vectors/hop-session.txt` has it, or
-/// `hop-session-hybrid.txt`.
-fn session_vectors(hybrid: bool) -> String {
+/// Returns a whole exchange between fixed keys, as `docs/protocols/vectors/hop-session.txt` has it,
+/// `hop-session-hybrid.txt`, or of a plain link `hop-session-plain.txt`.
+fn session_vectors(suite: Suite, hybrid: bool) -> String {
     let (caller, answerer) = (keys(0), keys(1));
     let secrets = [[3; 32], [4; 32]];
     let [own, other] = secrets.map(|secret| Ephemeral::new(Zeroizing::new(secret)));
@@ -32,14 +32,14 @@ fn session_vectors(hybrid: bool) -> String {
     let key = pair.as_ref().map(KemPair::public);
     let secret = key.map(|key| encapsulate(key, &Zeroizing::new([7; 32])).unwrap());
     let call = Call {
-        flags: 1 | key.map_or(0, |_| HYBRID),
+        flags: FAST_AES | key.map_or(0, |_| HYBRID) | (u8::from(suite == Suite::Plain) * PLAIN),
         index: 0x0102_0304,
         ephemeral: own.public,
         cookie: [0; 16],
         kem: key.map_or([0; 32], key_hash),
     };
     let answer = Answer {
-        suite: Suite::Aes128Gcm,
+        suite,
         to: call.index,
         index: 0x0506_0708,
         ephemeral: other.public,
@@ -92,7 +92,7 @@ fn session_vectors(hybrid: bool) -> String {
          ephemeral secret of the caller: {}\nephemeral secret of the answerer: {}\n\
          call: {}\nanswer: {}\nproof: {}\n\
          traffic secret of the caller: {}\ntraffic secret of the answerer: {}\n\
-         probe with number 1, counter 0: {}\nthe same after 120 s, counter 1, epoch 1: {}\n",
+         probe with number 1, counter 0: {}\nthe same after 120 s, counter 1, epoch {}: {}\n",
         hex::encode([1; 32]),
         hex::encode([2; 32]),
         hex::encode(secrets[0]),
@@ -103,6 +103,7 @@ fn session_vectors(hybrid: bool) -> String {
         hex::encode(traffic.of_caller.as_ref()),
         hex::encode(traffic.of_answerer.as_ref()),
         frames[0],
+        u8::from(suite != Suite::Plain),
         frames[1],
     )
 }
@@ -116,7 +117,7 @@ fn probes(channel: &mut Channel) -> Vec<String> {
             number: 1,
             about: None,
         };
-        encode_csyn(Envelope::Sealed, &probe, &mut frame);
+        encode_csyn(channel.envelope(), &probe, &mut frame);
         channel.seal(at, &mut frame).unwrap();
         frames.push(hex::encode(frame));
     }
@@ -139,11 +140,16 @@ fn kem_lines(secret: &[u8; 32]) -> String {
 fn the_vectors_of_a_session_hold() {
     let classical = include_str!("../../../../../../docs/protocols/vectors/hop-session.txt");
     let hybrid = include_str!("../../../../../../docs/protocols/vectors/hop-session-hybrid.txt");
-    for (text, is_hybrid) in [(classical, false), (hybrid, true)] {
+    let plain = include_str!("../../../../../../docs/protocols/vectors/hop-session-plain.txt");
+    for (text, suite, is_hybrid) in [
+        (classical, Suite::Aes128Gcm, false),
+        (hybrid, Suite::Aes128Gcm, true),
+        (plain, Suite::Plain, false),
+    ] {
         let lines = text
             .lines()
             .filter(|line| !line.starts_with('#') && !line.is_empty());
         let written: String = lines.flat_map(|line| [line, "\n"]).collect();
-        assert_eq!(session_vectors(is_hybrid), written);
+        assert_eq!(session_vectors(suite, is_hybrid), written);
     }
 }

@@ -5,18 +5,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use whimbrel_core::{Guid, SeededRng, Time};
+use whimbrel_core::{SeededRng, Time};
 
-use super::ecn::EcnReport;
-use super::wire::{
-    About, Cack, Csyn, Data, Envelope, Frame, Hello, Progress, Shape, decode, encode_cack,
-    encode_csyn, encode_data, encode_hello, session_tag,
+use super::super::exchange::answer;
+use super::super::handshake::{CALL, Parameters, decode_call, encode_lost};
+use super::keys;
+use crate::hop::ecn::EcnReport;
+use crate::hop::secure::Reception;
+use crate::hop::shapes::fits;
+use crate::hop::wire::{
+    About, CRC_LEN, Cack, Content, Csyn, Data, Envelope, HANDSHAKE, HEAD_LEN, Opened, Progress,
+    Shape, decode_opened, encode_cack, encode_csyn, encode_data, encode_parameters,
 };
-use super::{Hop, HopConfig, HopEvent, PacketBudget};
+use crate::hop::{Hop, HopConfig, HopEvent, PacketBudget};
 
 const ROOM: usize = 500;
 const CHUNKS: u16 = 16;
-const LIAR: u32 = 7;
 
 #[derive(Clone, Debug)]
 enum Act {
@@ -51,11 +55,12 @@ enum Act {
         spurious: u32,
         bare: bool,
     },
-    Hello {
-        token: u32,
-        wanted: bool,
-        echo_right: bool,
-        receiver_right: bool,
+    /// The neighbour has restarted.
+    Restart {
+        extreme: u32,
+    },
+    /// It has other limits.
+    Limits {
         extreme: u32,
     },
     Raw(Vec<u8>),
@@ -80,8 +85,8 @@ fn act() -> impl Strategy<Value = Act> {
         8 => ((number(), number(), 0u8..4, prop_oneof![0u16..3, any::<u16>()], prop::collection::vec(any::<u8>(), 0..40), any::<bool>()),
               (any::<u32>(), any::<u64>(), any::<u64>(), any::<u32>(), any::<bool>()))
             .prop_map(|((back, id_back, kind, start, bitmap, cut), (window, received, clock, spurious, bare))| Act::Cack { back, id_back, kind, start, bitmap, cut, window, received, clock, spurious, bare }),
-        1 => (any::<u32>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<u32>())
-            .prop_map(|(token, wanted, echo_right, receiver_right, extreme)| Act::Hello { token: token | 1, wanted, echo_right, receiver_right, extreme }),
+        1 => any::<u32>().prop_map(|extreme| Act::Restart { extreme }),
+        1 => any::<u32>().prop_map(|extreme| Act::Limits { extreme }),
         1 => prop::collection::vec(any::<u8>(), 0..200).prop_map(Act::Raw),
         4 => prop_oneof![1usize..3_000, 40_000usize..200_000].prop_map(|len| Act::Send { len }),
         3 => (0u64..500).prop_map(|millis| Act::Wait { millis }),
@@ -97,14 +102,34 @@ fn report(word: u32) -> Option<EcnReport> {
     })
 }
 
+/// Returns claims of a neighbour.
+fn limits(extreme: u32) -> Parameters {
+    Parameters {
+        reports_marks: extreme.is_multiple_of(2),
+        resumes: false,
+        run: 1,
+        knows: 0,
+        incarnation: u64::from(extreme),
+        mtu: extreme,
+        chunk_limit: extreme.max(10_000),
+        window: extreme,
+        first_hop_id: 0,
+        max_chunks: (extreme as u16).max(1),
+        memory: (extreme as u16).max(1),
+    }
+}
+
 struct Attacked {
     now: Time,
     hop: Hop,
     budget: PacketBudget,
     held: u32,
-    token: u32,
-    nonce: u32,
-    liar: u32,
+    liar: Reception,
+    // The hop's index of the session, which is in all frames to it; its last call, if that has no
+    // answer; and what a LOST repeats of its last frame.
+    index: u32,
+    call: Option<Vec<u8>>,
+    last_sent: [u8; 8],
     newest_number: u32,
     newest_id: u32,
     // Packets of each chunk that left the hop, and the tags whose chunk has left completely.
@@ -119,16 +144,17 @@ impl Attacked {
         let config = HopConfig {
             max_chunks_in_flight: CHUNKS,
             finished_memory: 64,
-            ..HopConfig::plain(Guid([1; 32]), 1_400)
+            ..HopConfig::plain(&keys(0), [1; 32], 1_400)
         };
         let mut attacked = Attacked {
             now: Time::ZERO,
             hop: Hop::new(config, SeededRng::new(1), Time::ZERO),
             budget: PacketBudget::new(ROOM),
             held: 0,
-            token: 0,
-            nonce: 0,
-            liar: LIAR,
+            liar: Reception::new(keys(1), [2; 32], true),
+            index: 0,
+            call: None,
+            last_sent: [0; 8],
             newest_number: 0,
             newest_id: 0,
             gone: BTreeMap::new(),
@@ -137,46 +163,37 @@ impl Attacked {
             next_tag: 0,
         };
         attacked.drain();
-        attacked.greet(LIAR, true, true, true, 1_400);
+        attacked.answer(1_400);
         attacked.drain();
         assert!(attacked.hop.is_up());
         attacked
     }
 
-    fn greet(
-        &mut self,
-        token: u32,
-        wanted: bool,
-        echo_right: bool,
-        receiver_right: bool,
-        extreme: u32,
-    ) {
-        let hello = Hello {
-            wanted,
-            reports_marks: extreme.is_multiple_of(2),
-            receiver: if receiver_right { self.token } else { extreme },
-            token,
-            nonce: 9,
-            echo: if echo_right { self.nonce } else { extreme },
-            incarnation: u64::from(extreme),
-            guid: Guid([2; 32]),
-            mtu: extreme,
-            chunk_limit: extreme.max(10_000),
-            window: extreme,
-            first_hop_id: 0,
-            max_chunks: (extreme as u16).max(1),
-            memory: (extreme as u16).max(1),
+    /// Answers the hop's call, if there is one: an exchange that is right in all but what it claims.
+    fn answer(&mut self, extreme: u32) {
+        let Some(frame) = self.call.take() else {
+            return;
         };
-        let mut frame = Vec::new();
-        encode_hello(&hello, &mut frame);
-        self.hop.handle_frame(self.now, &frame, &mut self.budget);
-        if echo_right {
-            self.liar = token;
-        }
+        let (call, _) = decode_call(&frame).unwrap();
+        let describe = |run| Parameters {
+            run,
+            ..limits(extreme)
+        };
+        let answer = answer(&self.liar, self.now, None, (&call, None), describe).unwrap();
+        self.hop.handle_frame(self.now, &answer, &mut self.budget);
+        self.index = call.index;
+    }
+
+    /// Returns a frame of the present session with a right checksum.
+    fn finish(&self, mut frame: Vec<u8>) -> Vec<u8> {
+        let crc_at = frame.len() - CRC_LEN;
+        frame[1..5].copy_from_slice(&self.index.to_be_bytes());
+        let crc = crc_fast::crc32_iscsi(&frame[..crc_at]);
+        frame[crc_at..].copy_from_slice(&crc.to_be_bytes());
+        frame
     }
 
     fn apply(&mut self, act: &Act) {
-        let tag = session_tag(self.token, self.liar);
         let mut frame = Vec::new();
         match act {
             Act::Data {
@@ -198,7 +215,7 @@ impl Attacked {
                     chunk_len: *chunk_len,
                     payload: &[],
                 };
-                encode_data(Envelope::Plain(tag), &data, [&bytes, &[]], &mut frame);
+                encode_data(Envelope::Plain, &data, [&bytes, &[]], &mut frame);
             }
             Act::Csyn {
                 number,
@@ -218,7 +235,7 @@ impl Attacked {
                     cancel: *cancel,
                 });
                 encode_csyn(
-                    Envelope::Plain(tag),
+                    Envelope::Plain,
                     &Csyn {
                         number: *number,
                         about,
@@ -226,17 +243,20 @@ impl Attacked {
                     &mut frame,
                 );
             }
-            Act::Cack { .. } => self.write_cack(tag, act, &mut frame),
-            Act::Hello {
-                token,
-                wanted,
-                echo_right,
-                receiver_right,
-                extreme,
-            } => {
-                self.greet(*token, *wanted, *echo_right, *receiver_right, *extreme);
+            Act::Cack { .. } => self.write_cack(act, &mut frame),
+            Act::Restart { extreme } => {
+                let mut lost = Vec::new();
+                encode_lost(self.last_sent, &mut lost);
+                self.hop.handle_frame(self.now, &lost, &mut self.budget);
+                self.drain();
+                self.answer(*extreme);
             }
-            Act::Raw(bytes) => frame.clone_from(bytes),
+            Act::Limits { extreme } => {
+                encode_parameters(Envelope::Plain, &limits(*extreme).encode(), &mut frame);
+            }
+            Act::Raw(bytes) => {
+                self.hop.handle_frame(self.now, bytes, &mut self.budget);
+            }
             Act::Send { len } => self.send(*len),
             Act::Wait { millis } => self.wait(*millis),
             Act::Release => {
@@ -245,11 +265,12 @@ impl Attacked {
             }
         }
         if !frame.is_empty() {
+            let frame = self.finish(frame);
             self.hop.handle_frame(self.now, &frame, &mut self.budget);
         }
     }
 
-    fn write_cack(&self, tag: u32, act: &Act, frame: &mut Vec<u8>) {
+    fn write_cack(&self, act: &Act, frame: &mut Vec<u8>) {
         let Act::Cack {
             back,
             id_back,
@@ -285,7 +306,7 @@ impl Attacked {
             spurious: *spurious,
             ecn: report(*spurious),
         };
-        encode_cack(Envelope::Plain(tag), &cack, frame);
+        encode_cack(Envelope::Plain, &cack, frame);
     }
 
     fn send(&mut self, len: usize) {
@@ -319,18 +340,24 @@ impl Attacked {
                 break;
             };
             for frame in buffer[..size].chunks(segment.unwrap_or(size)) {
-                assert!(super::shapes::fits(frame), "a frame without a shape");
-                if frame[0] >> 4 == super::wire::HANDSHAKE {
-                    assert!(frame.len() <= 12, "a notice");
+                assert!(fits(frame), "a frame without a shape");
+                if frame[0] >> 4 == HANDSHAKE {
+                    if frame[0] & 15 == CALL {
+                        self.call = Some(frame.to_vec());
+                    }
                     continue;
                 }
-                match decode(frame).unwrap() {
-                    Frame::Hello(hello) => (self.token, self.nonce) = (hello.token, hello.nonce),
-                    Frame::Csyn { csyn, .. } => {
+                self.last_sent.copy_from_slice(&frame[1..HEAD_LEN]);
+                let content = &frame[HEAD_LEN..frame.len() - CRC_LEN];
+                let Opened::Content(content) = decode_opened(frame[0], content).unwrap() else {
+                    continue;
+                };
+                match content {
+                    Content::Csyn(csyn) => {
                         self.newest_number = csyn.number;
                         self.newest_id = csyn.about.map_or(self.newest_id, |about| about.hop_id);
                     }
-                    Frame::Data { data, .. } => {
+                    Content::Data(data) => {
                         self.note(&data);
                         if let Some(low) = data.question {
                             self.newest_number +=
@@ -338,7 +365,7 @@ impl Attacked {
                             self.newest_id = data.hop_id;
                         }
                     }
-                    Frame::Cack { .. } => {}
+                    Content::Cack(_) => {}
                 }
             }
         }
@@ -407,60 +434,66 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_a_frame_or_a_reason(bytes in prop::collection::vec(any::<u8>(), 0..300), kind in 0u8..6, seal in any::<bool>()) {
-        let mut bytes = bytes;
-        if let Some(first) = bytes.first_mut() {
-            *first = 0x10 | kind;
+    fn any_content_is_understood_or_counted(
+        content in prop::collection::vec(any::<u8>(), 1..300), first in 0u8..16, damage in any::<Option<prop::sample::Index>>(),
+    ) {
+        let mut attacked = Attacked::new();
+        let mut frame = vec![0x20 | first; HEAD_LEN];
+        frame.extend_from_slice(&content);
+        frame.extend_from_slice(&[0; CRC_LEN]);
+        let mut frame = attacked.finish(frame);
+        if let Some(at) = damage {
+            // Not in the index, which another session has.
+            let at = HEAD_LEN + at.index(frame.len() - HEAD_LEN);
+            frame[at] ^= 1;
         }
-        if seal && bytes.len() > 4 {
-            let end = bytes.len() - 4;
-            let crc = crc_fast::crc32_iscsi(&bytes[..end]).to_be_bytes();
-            bytes[end..].copy_from_slice(&crc);
-        }
-        let mut budget = PacketBudget::new(10);
-        let mut hop = Hop::new(HopConfig::plain(Guid([1; 32]), 1_400), SeededRng::new(1), Time::ZERO);
-        let decoded = decode(&bytes).is_ok();
-        hop.handle_frame(Time::ZERO, &bytes, &mut budget);
-        let stats = hop.stats();
-        prop_assert_eq!(u64::from(!decoded), stats.drops.malformed + stats.drops.corrupt);
+        let bad = match decode_opened(frame[0], &content) {
+            Ok(Opened::Parameters(bytes)) => Parameters::decode(bytes).is_none(),
+            decoded => decoded.is_err(),
+        };
+        attacked.hop.handle_frame(attacked.now, &frame, &mut attacked.budget);
+        let drops = attacked.hop.stats().drops;
+        let is_frame = frame.len() > Envelope::Plain.around();
+        let expected = match (is_frame, damage) {
+            (true, Some(_)) => (0, 1),
+            (is_frame, _) => (u64::from(bad || !is_frame), 0),
+        };
+        prop_assert_eq!((drops.malformed, drops.corrupt), expected);
     }
 
     #[test]
     fn frames_survive_the_wire(
-        words in any::<[u32; 8]>(), halves in any::<[u16; 3]>(), flags in any::<[bool; 3]>(), longs in any::<[u64; 2]>(),
+        sealed: bool, words in any::<[u32; 8]>(), halves in any::<[u16; 3]>(), flags in any::<[bool; 3]>(), longs in any::<[u64; 2]>(),
         bytes in prop::collection::vec(any::<u8>(), 1..100),
     ) {
-        let mut buffer = Vec::new();
-        let session = words[0];
-        let hello = Hello { reports_marks: words[0] & 1 == 0,
-            wanted: flags[0], receiver: words[0], token: words[1] | 1, nonce: words[2] | 1, echo: words[3], incarnation: longs[0],
-            guid: Guid([halves[0] as u8; 32]), mtu: words[4], chunk_limit: words[5], window: words[6], first_hop_id: words[7],
-            max_chunks: halves[1] | 1, memory: halves[2] | 1,
+        let envelope = if sealed { Envelope::Sealed } else { Envelope::Plain };
+        let trailer = envelope.around() - Envelope::Plain.around() + CRC_LEN;
+        let check = |frame: &[u8], content: Content<'_>| {
+            let inner = &frame[HEAD_LEN..frame.len() - trailer];
+            prop_assert_eq!(decode_opened(frame[0], inner), Ok(Opened::Content(content)));
+            Ok(())
         };
-        encode_hello(&hello, &mut buffer);
-        prop_assert_eq!(decode(&buffer), Ok(Frame::Hello(hello)));
-
-        buffer.clear();
+        let mut buffer = Vec::new();
         let question = flags[2].then_some(halves[1] as u8);
         let chunk_len = if flags[2] { words[2] & 0xff_ffff } else { words[2] };
         let data = Data { hop_id: words[1], seq: halves[0], last: flags[0], resent: flags[1], question, chunk_len, payload: &bytes };
         let middle = bytes.len() / 2;
-        encode_data(Envelope::Plain(session), &data, [&bytes[..middle], &bytes[middle..]], &mut buffer);
-        prop_assert_eq!(decode(&buffer), Ok(Frame::Data { session, data }));
+        encode_data(envelope, &data, [&bytes[..middle], &bytes[middle..]], &mut buffer);
+        check(&buffer, Content::Data(data))?;
 
         buffer.clear();
         let shape = Shape { chunk_len: words[2].max(1), packet_size: halves[0].max(1) };
         let about = flags[0].then_some(About { hop_id: words[1], shape, cancel: flags[1] });
         let csyn = Csyn { number: words[3].max(1), about };
-        encode_csyn(Envelope::Plain(session), &csyn, &mut buffer);
-        prop_assert_eq!(decode(&buffer), Ok(Frame::Csyn { session, csyn }));
+        encode_csyn(envelope, &csyn, &mut buffer);
+        check(&buffer, Content::Csyn(csyn))?;
 
         for progress in [Progress::Held { start: halves[1], bitmap: &bytes, cut: flags[1] }, Progress::Complete, Progress::Cancelled, Progress::Refused] {
             buffer.clear();
             let chunk = flags[2].then_some((words[1], progress));
             let cack = Cack { number: words[3], chunk, window: words[4], received: longs[0], clock: longs[1], spurious: words[5], ecn: report(words[4]) };
-            encode_cack(Envelope::Plain(session), &cack, &mut buffer);
-            prop_assert_eq!(decode(&buffer), Ok(Frame::Cack { session, cack }));
+            encode_cack(envelope, &cack, &mut buffer);
+            check(&buffer, Content::Cack(cack))?;
         }
     }
 }
