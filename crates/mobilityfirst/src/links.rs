@@ -1,8 +1,8 @@
 //! The hops of one node: its neighbours, the queue for each, and who may send how much.
 //!
 //! Hosts and routers both send and receive chunks through this part. Its own parts are the
-//! [neighbours](neighbours) with what waits for each (its outbox), the [credit](credit) that this node gives, the
-//! [leases](leases) of what neighbours let it send, and the [division](division) of flows among several hops.
+//! neighbours with what waits for each (its outbox), the credit that this node gives, the
+//! leases of what neighbours let it send, and the division of flows among several hops.
 
 mod branch;
 pub mod callers;

@@ -156,10 +156,9 @@ impl Session {
         let resumes = self.current.is_some()
             && known.is_some()
             && (parameters.run, parameters.knows) == (self.peer_run, self.run);
-        let run = if resumes {
-            self.run
-        } else {
-            self.reception.draw_word() | 1
+        let run = match resumes {
+            true => self.run,
+            false => self.reception.draw_word() | 1,
         };
         let own = Parameters {
             resumes,
@@ -183,8 +182,7 @@ impl Session {
         self.rtt = (attempt.sent.1 == 1).then(|| now.since(attempt.sent.0));
         self.attempt = None;
         self.call_due = false;
-        let hybrid = exchange.is_hybrid();
-        let session = (channel, hybrid);
+        let session = (channel, exchange.is_hybrid());
         self.next = Some(live(session, (&key, &parameters), own.run, resumes, None));
         self.proof = Some(Proof {
             frame,
