@@ -202,7 +202,7 @@ pub enum ImportError {
     /// The user expects another signer.
     #[error("it is signed by {found}, not by {expected}")]
     Other {
-        /// Who has signed it.
+        /// The name of the key that has signed it.
         found: Guid,
         /// Who should have.
         expected: Guid,

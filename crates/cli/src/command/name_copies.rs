@@ -168,7 +168,7 @@ pub(super) fn move_records(arguments: &Move) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Registers records; `None` if the user wants no more.
+/// Registers records; `None` if the user has stopped the command.
 fn register(
     client: &mut NameClient,
     server: &Remote,

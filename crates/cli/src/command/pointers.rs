@@ -30,7 +30,7 @@ use crate::results::{Outcome, out, stop_flag, tell, tell_json};
 const RETRY: Duration = Duration::from_secs(5);
 /// How long one try may take.
 const TRY: Duration = Duration::from_secs(10);
-/// How long a command waits to learn whether a name has a successor: it goes on without an answer.
+/// Longest wait for the answer whether a name has a successor; the command continues without one.
 const CHECK: Duration = Duration::from_secs(2);
 /// Interval at which the stop flag is checked.
 const LOOK: Duration = Duration::from_millis(200);

@@ -179,8 +179,8 @@ impl Host {
         None
     }
 
-    /// Has routers keep what a sender sends, while no program decides about its offers. A sender of which
-    /// an accepted content is on its way is not held back: that would come no more.
+    /// Has routers keep what a sender sends, while no program decides about its offers. While an accepted
+    /// content of a sender arrives, the sender is not held back, because the content belongs to the same flow.
     pub(super) fn hold_if_filled(&mut self, now: Time, sender: Guid) {
         let is_receiving = self.downloads.receives_from(&sender);
         if is_receiving || !self.inbox.is_filled_by(&sender) {

@@ -539,7 +539,7 @@ impl Neighbours {
         let time = MAX_WAIT + link.round_trip() * 2 + from.map_or(Duration::ZERO, Link::round_trip);
         let bytes = u128::from(rate) * time.as_millis() / 1_000 * free.min(half) / half;
         let part = u64::try_from(bytes).unwrap_or(u64::MAX) / link.outbox.flows().max(1) as u64;
-        // No more is let in than the next hop lets in, and no more than fits here, whatever that says.
+        // The smaller of what the next hop lets in and what fits here.
         link.outbox
             .credit_of(flow)
             .map_or(part, |credit| credit.min(part))

@@ -142,7 +142,7 @@ impl Paces {
         self.is_used = is_used;
     }
 
-    /// Notes that a chunk from this neighbour, which a node before may have bound to this way, goes on by
+    /// Notes that a chunk from this neighbour, which a node before may have bound to this way, leaves by
     /// `to`.
     pub(super) fn note_passing(
         &mut self,

@@ -123,7 +123,7 @@ impl Gate {
         if proving.call.refused_by(self.config.plain).is_some() {
             return self.count(|counters| counters.wrong_mode += 1);
         }
-        // Who has one address has 65,535 ports.
+        // A caller with one address has 65,535 ports.
         let reception = self.reception();
         if !reception.may_accept(from) || !reception.may_answer(now, Some(from)) {
             return self.count(|counters| counters.limited += 1);

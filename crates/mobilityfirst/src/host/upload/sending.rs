@@ -197,8 +197,8 @@ impl Uploads {
         true
     }
 
-    /// A hop does not carry the chunks of a sent content: it goes on in chunks of half the size. Returns
-    /// false if it is no sent one, or they are the smallest.
+    /// Halves the chunks of a sent content, because a hop does not carry them. Returns false if the content
+    /// is no sent one, or its chunks are the smallest.
     pub(super) fn shrink_push(&mut self, now: Time, key: &Key) -> bool {
         let length = self.catalogue.len_of(&key.content).unwrap_or_default();
         let Some(upload) = self.by_key.get_mut(key) else {
