@@ -22,7 +22,7 @@ pub use client::{
 pub use quota::Quotas;
 pub use record::{
     Address, DecodeError, Kind, MAX_ADDRESSES, MAX_PROVIDER_LIFETIME_MS, Pointer, Record,
-    RecordKey, RecordView, Statement, StatementError, VerifyError,
+    RecordKey, RecordView, Statement, StatementError, VERSION_BOUND, VerifyError,
 };
 pub use server::{Placement, Server, ServerConfig, ServerCounters, ServerEvent, ServerStatus};
 pub use store::{DiskStore, InPlace, MemoryStore, Store, StoreError, StoreLimits};

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 
 use whimbrel_core::{Guid, PortId, PortOrigin, SeededRng, Time};
-use whimbrel_gnrs::{Address, KeyPair, Record, Statement};
+use whimbrel_gnrs::{Address, KeyPair, Record, Statement, VERSION_BOUND};
 use whimbrel_link::{HopConfig, Pacing};
 use whimbrel_mobilityfirst::chunk::Chunk;
 use whimbrel_mobilityfirst::host::interfaces::LinkTerms;
@@ -220,7 +220,7 @@ impl Observer for Swallow {
 fn lie(addresses: impl Iterator<Item = Guid>) -> Record {
     let keys = KeyPair::from_secret(&[2; 32]);
     let statement = Statement {
-        version: u64::MAX - 1,
+        version: VERSION_BOUND - 1,
         ..Statement::new(
             WALL.unix_millis(Time::ZERO),
             3_600_000,
@@ -264,6 +264,8 @@ impl World {
             let config = router_config(100 + number, far, routes.collect(), &make);
             let rng = SeededRng::new(make.seed + u64::from(number));
             let mut router = Router::new(config, rng);
+            // As a configuration names the neighbours that forward for others.
+            (0..=access).for_each(|other| router.believe(router_name(100 + other)));
             if make.swallows && number == 2 {
                 router.set_observer(Box::new(Swallow));
             }
