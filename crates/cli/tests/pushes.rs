@@ -419,6 +419,6 @@ fn wrong_arguments_are_refused_with_a_remedy() {
     let mut absent = whimbrel();
     absent
         .args(["inbox", "--from", "anyone", "-o"])
-        .arg(site.path("absent"));
-    refused(&mut absent, "there is no folder");
+        .arg(site.path("absent/below"));
+    refused(&mut absent, "cannot make the folder");
 }

@@ -83,11 +83,11 @@ pub(crate) fn run(arguments: Inbox) -> Outcome {
              if it does not exist), or run it at a host daemon",
         );
     }
-    if !arguments.output.is_dir() {
-        let text = format!(
-            "there is no folder {}: make it first",
-            path_line(&arguments.output)
-        );
+    let folder = &arguments.output;
+    if let Err(error) = std::fs::create_dir(folder)
+        && !folder.is_dir()
+    {
+        let text = format!("cannot make the folder {}: {error}", path_line(folder));
         return wrong(&text);
     }
     let rule = InboxRule {
