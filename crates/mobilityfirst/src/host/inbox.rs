@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use core::time::Duration;
-use whimbrel_core::{Guid, Recent, Time};
+use whimbrel_core::{Distrust, Guid, Recent, Time};
 
 use super::App;
 use super::effects::Effects;
@@ -26,8 +26,6 @@ const PART_OF_BUFFER: usize = 2;
 const MAX_SETTLED: usize = 4096;
 /// A router is told to hold a flow back again after this long.
 pub(super) const HOLD_AGAIN: Duration = Duration::from_secs(1);
-/// Offers with a false signature that are examined in a second; anyone can make them.
-const MAX_FALSE: u32 = 32;
 
 /// A chunk that came before a decision.
 pub(super) struct EarlyChunk {
@@ -53,8 +51,8 @@ pub(super) struct OfferedContents {
     settled: Recent<OfferId, OfferVerdict>,
     // Senders whose flows routers hold back, and when they were told to.
     held: BTreeMap<Guid, Time>,
-    // Since then.
-    false_offers: (Time, u32),
+    // Senders whose signatures were false.
+    distrust: Distrust<Guid>,
 }
 
 impl OfferedContents {
@@ -66,7 +64,7 @@ impl OfferedContents {
             waiting: BTreeMap::new(),
             settled: Recent::new(MAX_SETTLED),
             held: BTreeMap::new(),
-            false_offers: (Time::ZERO, 0),
+            distrust: Distrust::default(),
         }
     }
 
@@ -180,11 +178,13 @@ impl OfferedContents {
             kind: data.kind,
             file_name: &data.file_name,
         };
-        if now.since(self.false_offers.0) >= Duration::from_secs(1) {
-            self.false_offers = (now, 0);
+        if !self.distrust.may_check(now, id.sender) {
+            return false;
         }
-        let is_true = self.false_offers.1 < MAX_FALSE && signed.is_by(&id.sender, &terms);
-        self.false_offers.1 += u32::from(!is_true);
+        let is_true = signed.is_by(&id.sender, &terms);
+        if !is_true {
+            self.distrust.note_bad(now, id.sender);
+        }
         is_true
     }
 
