@@ -12,7 +12,7 @@ use whimbrel_mobilityfirst::chunk_size::asked;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, SendContent, SendState};
 use whimbrel_mobilityfirst::wire::OfferUse;
 
-use crate::local_client::{Attachment, LocalClient, LocalError};
+use crate::local_client::{Attachment, LocalClient, LocalError, requested_size};
 use crate::shelf::Shelf;
 use crate::wait::{Subject, Wait, Watch};
 
@@ -212,9 +212,7 @@ impl<'a> Pushing<'a> {
                     index,
                     chunk_log2,
                 }) => {
-                    let chunk_size = ChunkSize::from_code(chunk_log2).ok_or_else(|| {
-                        LocalError::Protocol(format!("a chunk size of 2^{chunk_log2} bytes"))
-                    })?;
+                    let chunk_size = requested_size(chunk_log2)?;
                     let chunk = match self.shelf.read(content, index, chunk_size) {
                         Ok(chunk) => Some(chunk),
                         Err(why) => {

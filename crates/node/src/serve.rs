@@ -4,12 +4,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use whimbrel_content::ChunkSize;
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 use whimbrel_mobilityfirst::wire::ControlCode;
 
-use crate::local_client::{Attachment, LocalClient, LocalError};
+use crate::local_client::{Attachment, LocalClient, LocalError, requested_size};
 use crate::shelf::{ReadError, Shelf};
 use crate::wait::{Subject, Wait, Watch};
 
@@ -113,9 +112,7 @@ fn serve_once(
                 index,
                 chunk_log2,
             }) => {
-                let chunk_size = ChunkSize::from_code(chunk_log2).ok_or_else(|| {
-                    LocalError::Protocol(format!("a chunk size of 2^{chunk_log2} bytes"))
-                })?;
+                let chunk_size = requested_size(chunk_log2)?;
                 let chunk = match shelf.read(content, index, chunk_size) {
                     Ok(chunk) => {
                         observe(ServeEvent::Sent {

@@ -205,7 +205,7 @@ impl Paces {
         (!origins.is_empty()).then_some(passing.to)
     }
 
-    /// Tells how a flow goes on from here to the node that it comes from, if that is due.
+    /// Tells the previous node of a flow at which pace it leaves here, if that is due.
     pub(super) fn tell(&mut self, now: Time, flow: &Flow, pace: Pace) {
         let Some(passing) = self.passing.get_mut(flow) else {
             return;
@@ -227,8 +227,8 @@ impl Paces {
         self.passing.get(flow).is_some_and(|it| it.to == port)
     }
 
-    /// Notes what the neighbour on a port says of a flow, of which it has been given so many bytes. Returns
-    /// false if too many are known.
+    /// Notes the pace that the neighbour on a port tells of a flow, and the bytes of it that the neighbour has
+    /// been given. Returns false if the paces of too many flows are known.
     pub(super) fn note(
         &mut self,
         now: Time,

@@ -135,7 +135,7 @@ impl TakenContent {
         self.here.1.elapsed() >= patience
     }
 
-    /// The sender has started again: the content goes on under another number.
+    /// The sender has started again, and offers the same content under another number.
     pub(super) fn follow(&mut self, next: ContentOffer) {
         self.stop.store(true, Ordering::Relaxed);
         self.next = Some(next);

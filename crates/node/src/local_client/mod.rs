@@ -9,6 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use whimbrel_content::ChunkSize;
 use whimbrel_keychain::ownership::ForeignPath;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, VersionMismatch};
 
@@ -18,6 +19,12 @@ use socket::SocketClient;
 
 /// Time in which a daemon must read what is written to it; afterwards it counts as gone.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Returns the size of the chunk that a host asks a program for.
+pub(crate) fn requested_size(chunk_log2: u8) -> Result<ChunkSize, LocalError> {
+    ChunkSize::from_code(chunk_log2)
+        .ok_or_else(|| LocalError::Protocol(format!("a chunk size of 2^{chunk_log2} bytes")))
+}
 
 /// The reason why a daemon cannot be used.
 #[derive(Debug, thiserror::Error)]
