@@ -267,7 +267,10 @@ fn junk_and_foreign_packets_on_both_wires_stop_nothing() {
             let interface = Interface::find(&interface).unwrap();
             let config = EthernetConfig::new("noise", interface, ether_type);
             let mut noise = EventLoop::new(Clock::start(), Noise(frames)).unwrap();
-            noise.add_ethernet(config.neighbour("r", router)).unwrap();
+            noise
+                .sockets()
+                .add_ethernet(config.neighbour("r", router))
+                .unwrap();
             while !noise.machine().0.is_empty() {
                 noise.step(Duration::ZERO, |_, _, ()| {}).unwrap();
             }

@@ -248,13 +248,18 @@ fn udp(name: &str, path_mtu: usize, offload: bool, bytes: u64) -> Result<(), Box
         segmentation_offload: offload,
         ..UdpConfig::new("blast", loopback)
     };
-    sending.add_udp(config.neighbour("receiver", free))?;
+    sending
+        .sockets()
+        .add_udp(config.neighbour("receiver", free))?;
     measure(name, bytes, sending, move |receiving| {
         let config = UdpConfig {
             path_mtu,
             ..UdpConfig::new("blast", free)
         };
-        if let Err(error) = receiving.add_udp(config.listen(InboundLimits::default())) {
+        if let Err(error) = receiving
+            .sockets()
+            .add_udp(config.listen(InboundLimits::default()))
+        {
             eprintln!("{error}");
         }
     })
@@ -263,10 +268,14 @@ fn udp(name: &str, path_mtu: usize, offload: bool, bytes: u64) -> Result<(), Box
 fn unix(name: &str, frame: usize, bytes: u64) -> Result<(), Box<dyn Error>> {
     let (here, there) = UnixStream::pair()?;
     let mut sending = sender(frame, bytes, 4 << 20)?;
-    sending.add_unix_stream("local", "receiver", here, StreamLimits::default())?;
+    sending
+        .sockets()
+        .add_unix_stream("local", "receiver", here, StreamLimits::default())?;
     measure(name, bytes, sending, move |receiving| {
         if let Err(error) =
-            receiving.add_unix_stream("local", "sender", there, StreamLimits::default())
+            receiving
+                .sockets()
+                .add_unix_stream("local", "sender", there, StreamLimits::default())
         {
             eprintln!("{error}");
         }

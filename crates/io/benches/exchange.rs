@@ -205,12 +205,21 @@ fn through_the_loop(
 ) -> Result<(), Box<dyn Error>> {
     measure(name, total, window, move |left, right| {
         let mut event_loop = EventLoop::new(Clock::start(), machine)?;
-        event_loop.add_unix_stream("a", "consumer", left, StreamLimits::tlv(8800))?;
-        event_loop.add_unix_stream("b", "producer", right, StreamLimits::tlv(8800))?;
+        event_loop
+            .sockets()
+            .add_unix_stream("a", "consumer", left, StreamLimits::tlv(8800))?;
+        event_loop
+            .sockets()
+            .add_unix_stream("b", "producer", right, StreamLimits::tlv(8800))?;
         let mut idle = Vec::new();
         for _ in 0..idle_connections {
             let (here, there) = UnixStream::pair()?;
-            event_loop.add_unix_stream("idle", "nobody", here, StreamLimits::tlv(8800))?;
+            event_loop.sockets().add_unix_stream(
+                "idle",
+                "nobody",
+                here,
+                StreamLimits::tlv(8800),
+            )?;
             idle.push(there);
         }
         let stop = event_loop.handle();

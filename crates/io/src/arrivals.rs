@@ -9,27 +9,23 @@ use whimbrel_core::{Machine, Medium, PortInfo, PortOrigin, Time};
 
 use crate::attach::UnixEnds;
 use crate::listener::{Accepts, Listener};
+use crate::sockets::Sockets;
 use crate::stream::{Framing, Origin, StreamConnection};
 use crate::tcp::{Arrival, Becomes, Connecting, canonical_of};
 use crate::transport::{Progress, Transport};
 use crate::websocket::{Ends, OriginGate, WebSocketConnection, WebSocketLimits};
-use crate::{EventLoop, IoError, StreamLimits, TransportId};
+use crate::{IoError, StreamLimits, TransportId};
 
 /// A connection that has been silent for less gives way to no other.
 const SILENCE: Duration = Duration::from_secs(1);
 /// Connections accepted per round and listener.
 const ACCEPTS_PER_ROUND: usize = 16;
 
-impl<M: Machine + 'static> EventLoop<M> {
+impl<M: Machine + 'static> Sockets<M> {
     pub(crate) fn accept(&mut self, slot: usize, token: u64) {
         for _ in 0..ACCEPTS_PER_ROUND {
             let now = self.clock.now();
-            let poller = &mut self.poller;
-            let Some(Transport::Listener(listener)) = self
-                .slots
-                .get_mut(slot)
-                .and_then(|slot| slot.transport.as_mut())
-            else {
+            let Some((Transport::Listener(listener), poller)) = self.transports.polled(slot) else {
                 return;
             };
             let Some((stream, address)) = listener.accept(poller, now) else {
@@ -41,7 +37,7 @@ impl<M: Machine + 'static> EventLoop<M> {
                 (has_room, _) => has_room,
             };
             let taken = has_room && self.take(wanted, stream, &address, token).is_ok();
-            if let Some(Transport::Listener(listener)) = self.transport(slot) {
+            if let Some(Transport::Listener(listener)) = self.transports.get(slot) {
                 listener.count(taken);
             }
         }
@@ -52,10 +48,11 @@ impl<M: Machine + 'static> EventLoop<M> {
     fn make_room(&mut self, listener: usize, token: u64, idle: u64) -> bool {
         let now = self.clock.now();
         let mut longest: Option<(Time, usize)> = None;
-        for (place, slot) in self.slots.iter().enumerate() {
-            let Some(Transport::Stream(connection)) = &slot.transport else {
+        for (id, transport) in self.transports.iter() {
+            let Transport::Stream(connection) = transport else {
                 continue;
             };
+            let place = id.slot as usize;
             let port = connection.port().and_then(|port| self.side.get(port));
             let is_idle = connection.origin.listener == Some(token)
                 && now.since(connection.last_active()) >= SILENCE
@@ -69,7 +66,7 @@ impl<M: Machine + 'static> EventLoop<M> {
             return false;
         };
         self.close_slot(place, now, None);
-        if let Some(Transport::Listener(listener)) = self.transport(listener) {
+        if let Some(Transport::Listener(listener)) = self.transports.get(listener) {
             listener.count_evicted();
         }
         true
@@ -148,11 +145,12 @@ impl<M: Machine + 'static> EventLoop<M> {
         limits: WebSocketLimits,
     ) -> Result<(), IoError> {
         let (label, address) = (ends.label.clone(), ends.remote);
-        let id = self.reserve();
+        let id = self.transports.reserve();
         let now = self.clock.now();
         let (slot, token) = (id.slot as usize, id.token());
         let connection = WebSocketConnection::serve(stream, ends, slot, token, (gate, limits), now);
-        self.install(id, Transport::WebSocket(Box::new(connection)))
+        self.transports
+            .install(id, Transport::WebSocket(Box::new(connection)))
             .map_err(|source| IoError::TcpSocket {
                 label,
                 address,
@@ -163,7 +161,7 @@ impl<M: Machine + 'static> EventLoop<M> {
 
     /// Handles readiness of the socket of a connection that is being opened.
     pub(crate) fn arrive(&mut self, slot: usize, now: Time) {
-        let Some(Transport::Connecting(connecting)) = self.transport(slot) else {
+        let Some(Transport::Connecting(connecting)) = self.transports.get(slot) else {
             return;
         };
         let local = match connecting.arrival() {
@@ -171,19 +169,11 @@ impl<M: Machine + 'static> EventLoop<M> {
             Arrival::Connected { local } => local,
             Arrival::Failed(failure) => return self.close_slot(slot, now, Some(failure)),
         };
-        let Some((generation, Some(Transport::Connecting(connecting)))) = self
-            .slots
-            .get_mut(slot)
-            .map(|slot| (slot.generation, slot.transport.take()))
-        else {
+        let Some((id, Transport::Connecting(connecting))) = self.transports.lift(slot) else {
             return;
         };
-        self.timers.cancel(&slot);
-        let id = TransportId {
-            slot: slot as u32,
-            generation,
-        };
-        self.poller
+        self.transports
+            .poller
             .set_interest(connecting.socket.as_fd(), id.token(), true, false);
         let Connecting {
             socket,
@@ -214,19 +204,18 @@ impl<M: Machine + 'static> EventLoop<M> {
         };
         match made {
             Ok(transport) => {
-                let (side, poller) = (&mut self.side, &mut self.poller);
-                let Some(place) = self.slots.get_mut(slot) else {
-                    return;
-                };
-                let progress = match place.transport.insert(transport) {
-                    Transport::WebSocket(connection) => connection.begin(side, poller, now),
+                self.transports.replace(id, transport);
+                let progress = match self.transports.polled(slot) {
+                    Some((Transport::WebSocket(connection), poller)) => {
+                        connection.begin(&mut self.side, poller, now)
+                    }
                     _ => Progress::Open,
                 };
                 self.follow_up(slot, now, progress);
             }
             // The socket is closed, so the poller has forgotten it.
             Err(failure) => {
-                self.release(id);
+                self.transports.release(id);
                 if let Some(outcome) = self.outcomes.remove(&slot) {
                     self.side.count_report();
                     outcome(&mut self.side.machine, now, Err(failure));
@@ -261,13 +250,42 @@ impl<M: Machine + 'static> EventLoop<M> {
         ))))
     }
 
+    /// Serves a transport whose deadline may be due.
+    pub(crate) fn expire(&mut self, slot: usize, now: Time) {
+        let Some((transport, poller)) = self.transports.polled(slot) else {
+            return;
+        };
+        if transport.next_deadline().is_none_or(|at| at > now) {
+            return self.transports.arm(slot);
+        }
+        let progress = transport.expire(&mut self.side, poller, now, &mut self.receive_buffers);
+        if let (Progress::Ended, Transport::Connecting(connecting)) = (progress, transport) {
+            let failure = connecting.timed_out();
+            self.close_slot(slot, now, Some(failure));
+        } else {
+            self.follow_up(slot, now, progress);
+        }
+    }
+
+    /// Acts on the outcome of an operation on a transport.
+    pub(crate) fn follow_up(&mut self, slot: usize, now: Time, progress: Progress) {
+        if !self.outcomes.is_empty() {
+            self.report_outcome(slot, now);
+        }
+        match progress {
+            Progress::Open => self.transports.arm(slot),
+            Progress::Ended => self.close_slot(slot, now, None),
+        }
+    }
+
     /// Reports to the requester of the connection in `slot` that its port is up.
     pub(crate) fn report_outcome(&mut self, slot: usize, now: Time) {
         if !self.outcomes.contains_key(&slot) {
             return;
         }
         let port = self
-            .transport(slot)
+            .transports
+            .get(slot)
             .and_then(|transport| transport.ports().first().copied());
         if let (Some(port), Some(outcome)) = (port, port.and_then(|_| self.outcomes.remove(&slot)))
         {

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use whimbrel_core::{CallerGate, Machine, Medium, Peer, PortId, PortInfo, PortOrigin, Time};
 
 use crate::ethernet::EthernetEndpoint;
-use crate::event_loop::Slot;
 use crate::listener::{Accepts, Listener};
 use crate::local::{SocketFile, connect, enlarge_buffers};
+use crate::sockets::Sockets;
 use crate::stream::{Framing, Origin, StreamConnection};
 use crate::tcp::{Becomes, Connecting, listen};
 use crate::transport::Transport;
@@ -21,43 +21,36 @@ use crate::tun::TunPort;
 use crate::udp::UdpEndpoint;
 use crate::websocket::OriginGate;
 use crate::{
-    EthernetConfig, EthernetLink, EthernetNeighbour, EventLoop, IoError, Listening, Neighbour,
-    StreamLimits, TcpClientConfig, TcpListenerConfig, TransportId, TunDevice, UdpConfig, UdpLink,
+    EthernetConfig, EthernetLink, EthernetNeighbour, IoError, Listening, Neighbour, StreamLimits,
+    TcpClientConfig, TcpListenerConfig, TransportId, TunDevice, UdpConfig, UdpLink,
     UdpMulticastConfig, UdpMulticastLink, UnixListenerConfig, WebSocketClientConfig,
     WebSocketListenerConfig,
 };
 
-impl<M: Machine + 'static> EventLoop<M> {
+impl<M: Machine + 'static> Sockets<M> {
     /// Binds a UDP socket. Configured neighbours are up at once, inbound peers when they
     /// send their first datagram.
     pub fn add_udp(&mut self, config: UdpConfig) -> Result<UdpLink, IoError> {
-        self.bind_udp(config, None)
+        self.add_udp_with_gate(config, None)
     }
 
-    /// The same, but inbound peers get a port when `gate` admits them.
+    /// The same, but inbound peers get a port when `gate`, if there is one, admits them.
     pub fn add_udp_with_gate(
-        &mut self,
-        config: UdpConfig,
-        gate: Box<dyn CallerGate>,
-    ) -> Result<UdpLink, IoError> {
-        self.bind_udp(config, Some(gate))
-    }
-
-    fn bind_udp(
         &mut self,
         mut config: UdpConfig,
         gate: Option<Box<dyn CallerGate>>,
     ) -> Result<UdpLink, IoError> {
         self.watch_routes();
-        let id = self.reserve();
+        let id = self.transports.reserve();
         let neighbours = std::mem::take(&mut config.neighbours);
         let (label, bind) = (config.label.clone(), config.bind);
         let mut endpoint = UdpEndpoint::open(config, id.slot as usize, id.token(), &mut self.rng)
-            .inspect_err(|_| self.release(id))?;
+            .inspect_err(|_| self.transports.release(id))?;
         endpoint.set_gate(gate);
         let local = endpoint.local();
         let (receive_buffer, send_buffer) = endpoint.kernel_buffers();
-        self.install(id, Transport::Udp(Box::new(endpoint)))
+        self.transports
+            .install(id, Transport::Udp(Box::new(endpoint)))
             .map_err(|source| IoError::UdpSocket {
                 label,
                 address: bind,
@@ -107,13 +100,10 @@ impl<M: Machine + 'static> EventLoop<M> {
         neighbour: Neighbour,
         address: SocketAddr,
     ) -> Result<PortId, IoError> {
-        self.undrained = true;
         let now = self.clock.now();
-        match self.slots.get_mut(link.slot as usize) {
-            Some(Slot {
-                generation,
-                transport: Some(Transport::Udp(endpoint)),
-            }) if *generation == link.generation => {
+        let slot = self.transports.slot_of(link);
+        match slot.and_then(|slot| self.transports.get(slot)) {
+            Some(Transport::Udp(endpoint)) => {
                 endpoint.add_neighbour(&mut self.side, now, neighbour, address)
             }
             _ => Err(IoError::NoSuchLink),
@@ -126,7 +116,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         let Some(slot) = self.side.get(port).map(|port| port.transport) else {
             return false;
         };
-        match self.transport(slot) {
+        match self.transports.get(slot) {
             Some(Transport::Udp(endpoint)) => endpoint.keep_inbound(port),
             Some(Transport::Ethernet(endpoint)) => endpoint.keep_inbound(port),
             _ => false,
@@ -137,7 +127,7 @@ impl<M: Machine + 'static> EventLoop<M> {
     /// have no codepoint.
     pub(crate) fn set_ecn(&mut self, port: PortId, capable: bool) {
         let slot = self.side.get(port).map(|port| port.transport);
-        if let Some(Transport::Udp(endpoint)) = slot.and_then(|slot| self.transport(slot)) {
+        if let Some(Transport::Udp(endpoint)) = slot.and_then(|slot| self.transports.get(slot)) {
             endpoint.set_ecn(port, capable);
         }
     }
@@ -149,12 +139,13 @@ impl<M: Machine + 'static> EventLoop<M> {
         &mut self,
         config: UdpMulticastConfig,
     ) -> Result<UdpMulticastLink, IoError> {
-        let id = self.reserve();
+        let id = self.transports.reserve();
         let (label, address) = (config.label.clone(), config.group);
         let endpoint = UdpEndpoint::join(config, id.slot as usize, id.token(), &mut self.rng)
-            .inspect_err(|_| self.release(id))?;
+            .inspect_err(|_| self.transports.release(id))?;
         let local = endpoint.local();
-        self.install(id, Transport::Udp(Box::new(endpoint)))
+        self.transports
+            .install(id, Transport::Udp(Box::new(endpoint)))
             .map_err(|source| IoError::UdpSocket {
                 label,
                 address,
@@ -162,11 +153,8 @@ impl<M: Machine + 'static> EventLoop<M> {
                 source,
             })?;
         let now = self.clock.now();
-        let opened = match self.slots.get_mut(id.slot as usize) {
-            Some(Slot {
-                transport: Some(Transport::Udp(endpoint)),
-                ..
-            }) => endpoint.open_group(&mut self.side, now),
+        let opened = match self.transports.get(id.slot as usize) {
+            Some(Transport::Udp(endpoint)) => endpoint.open_group(&mut self.side, now),
             _ => Err(IoError::NoSuchLink),
         };
         let port = opened.inspect_err(|_| self.close_transport(id))?;
@@ -182,19 +170,11 @@ impl<M: Machine + 'static> EventLoop<M> {
     /// peers when they send their first frame. Needs the capability `CAP_NET_RAW`; must be called
     /// in a thread of the interface's network namespace.
     pub fn add_ethernet(&mut self, config: EthernetConfig) -> Result<EthernetLink, IoError> {
-        self.bind_ethernet(config, None)
+        self.add_ethernet_with_gate(config, None)
     }
 
-    /// The same, but inbound peers get a port when `gate` admits them.
+    /// The same, but inbound peers get a port when `gate`, if there is one, admits them.
     pub fn add_ethernet_with_gate(
-        &mut self,
-        config: EthernetConfig,
-        gate: Box<dyn CallerGate>,
-    ) -> Result<EthernetLink, IoError> {
-        self.bind_ethernet(config, Some(gate))
-    }
-
-    fn bind_ethernet(
         &mut self,
         mut config: EthernetConfig,
         gate: Option<Box<dyn CallerGate>>,
@@ -202,14 +182,15 @@ impl<M: Machine + 'static> EventLoop<M> {
         if config.outlives_interface {
             self.watch_routes();
         }
-        let id = self.reserve();
+        let id = self.transports.reserve();
         let neighbours = std::mem::take(&mut config.neighbours);
         let interface = config.interface.name.clone();
         let mut endpoint = EthernetEndpoint::open(config, id.slot as usize, id.token())
-            .inspect_err(|_| self.release(id))?;
+            .inspect_err(|_| self.transports.release(id))?;
         endpoint.set_gate(gate);
         let local = endpoint.local();
-        self.install(id, Transport::Ethernet(Box::new(endpoint)))
+        self.transports
+            .install(id, Transport::Ethernet(Box::new(endpoint)))
             .map_err(|source| IoError::Interface {
                 name: interface.clone(),
                 action: "watch a packet socket on",
@@ -217,11 +198,8 @@ impl<M: Machine + 'static> EventLoop<M> {
             })?;
         let now = self.clock.now();
         let ports = (|| {
-            let group = match self.slots.get_mut(id.slot as usize) {
-                Some(Slot {
-                    transport: Some(Transport::Ethernet(endpoint)),
-                    ..
-                }) => endpoint.open_group(&mut self.side, now)?,
+            let group = match self.transports.get(id.slot as usize) {
+                Some(Transport::Ethernet(endpoint)) => endpoint.open_group(&mut self.side, now)?,
                 _ => None,
             };
             let ports = neighbours
@@ -253,13 +231,10 @@ impl<M: Machine + 'static> EventLoop<M> {
         link: TransportId,
         neighbour: EthernetNeighbour,
     ) -> Result<PortId, IoError> {
-        self.undrained = true;
         let now = self.clock.now();
-        match self.slots.get_mut(link.slot as usize) {
-            Some(Slot {
-                generation,
-                transport: Some(Transport::Ethernet(endpoint)),
-            }) if *generation == link.generation => {
+        let slot = self.transports.slot_of(link);
+        match slot.and_then(|slot| self.transports.get(slot)) {
+            Some(Transport::Ethernet(endpoint)) => {
                 endpoint.add_neighbour(&mut self.side, now, neighbour)
             }
             _ => Err(IoError::NoSuchLink),
@@ -276,7 +251,7 @@ impl<M: Machine + 'static> EventLoop<M> {
             file,
             limits: config.limits,
         };
-        let id = self.reserve();
+        let id = self.transports.reserve();
         let mut listener = Listener::new(
             socket,
             (config.label, 0),
@@ -286,7 +261,8 @@ impl<M: Machine + 'static> EventLoop<M> {
         );
         listener.idle_frames = config.idle_frames;
         let path = config.path;
-        self.install(id, Transport::Listener(Box::new(listener)))
+        self.transports
+            .install(id, Transport::Listener(Box::new(listener)))
             .map_err(|source| IoError::UnixSocket {
                 path: path.clone(),
                 action: "watch",
@@ -399,14 +375,16 @@ impl<M: Machine + 'static> EventLoop<M> {
     ) -> Result<PortId, Unattached> {
         rustix::io::ioctl_fionbio(&stream, true)
             .map_err(|error| Unattached::System(error.into()))?;
-        let id = self.reserve();
+        let id = self.transports.reserve();
         let port = self.open_port(id, info).map_err(Unattached::Loop)?;
         if let Some(port) = self.side.get_mut(port) {
             port.concatenates = matches!(limits.framing, Framing::Tlv(_));
         }
         let now = self.clock.now();
         let connection = StreamConnection::new(stream, origin, id.token(), (port, now), limits);
-        let added = self.install(id, Transport::Stream(Box::new(connection)));
+        let added = self
+            .transports
+            .install(id, Transport::Stream(Box::new(connection)));
         self.keep_if_added(port, added, Unattached::System)
     }
 
@@ -445,10 +423,11 @@ impl<M: Machine + 'static> EventLoop<M> {
         accepts: Accepts,
         max_connections: usize,
     ) -> Result<Listening, IoError> {
-        let id = self.reserve();
+        let id = self.transports.reserve();
         let label = named.0.clone();
         let listener = Listener::new(socket, named, accepts, max_connections, id.token());
-        self.install(id, Transport::Listener(Box::new(listener)))
+        self.transports
+            .install(id, Transport::Listener(Box::new(listener)))
             .map_err(|source| IoError::TcpSocket {
                 label,
                 address: local,
@@ -486,7 +465,7 @@ impl<M: Machine + 'static> EventLoop<M> {
     }
 
     /// Starts to connect to a WebSocket server and returns at once. `outcome` is called as for
-    /// [`EventLoop::add_tcp_client`], after the handshake.
+    /// [`Sockets::add_tcp_client`], after the handshake.
     pub fn add_websocket_client(
         &mut self,
         config: WebSocketClientConfig,
@@ -514,20 +493,18 @@ impl<M: Machine + 'static> EventLoop<M> {
         outcome: impl FnOnce(&mut M, Time, Result<PortId, IoError>) + 'static,
     ) -> Result<TransportId, IoError> {
         let (label, address) = (connecting.label.clone(), connecting.address);
-        let id = self.reserve();
-        self.install(id, Transport::Connecting(Box::new(connecting)))
+        let id = self.transports.reserve();
+        self.transports
+            .install(id, Transport::Connecting(Box::new(connecting)))
             .map_err(|source| IoError::TcpSocket {
                 label,
                 address,
                 action: "watch",
                 source,
             })?;
-        if let Some(Slot {
-            transport: Some(transport),
-            ..
-        }) = self.slots.get(id.slot as usize)
-        {
-            self.poller.set_interest(transport, id.token(), false, true);
+        if let Some((transport, poller)) = self.transports.polled(id.slot as usize) {
+            let transport = &*transport;
+            poller.set_interest(transport, id.token(), false, true);
         }
         self.outcomes.insert(id.slot as usize, Box::new(outcome));
         Ok(id)
@@ -543,7 +520,7 @@ impl<M: Machine + 'static> EventLoop<M> {
     ) -> Result<PortId, IoError> {
         let label = label.into();
         let (mtu, name) = (device.mtu()?, device.name().to_owned());
-        let id = self.reserve();
+        let id = self.transports.reserve();
         let info = PortInfo {
             label: label.clone(),
             origin,
@@ -555,7 +532,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         };
         let port = self.open_port(id, info)?;
         let tun = TunPort::new(device, label, id.token(), port);
-        let added = self.install(id, Transport::Tun(Box::new(tun)));
+        let added = self.transports.install(id, Transport::Tun(Box::new(tun)));
         self.keep_if_added(port, added, |source| IoError::Tun {
             name,
             action: "watch",

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`clock`] | [`Clock`]: monotonic time since the start of the process, and the Unix time of that start |
 //! | [`event_loop`] | [`EventLoop`]: construction, rounds, graceful stop |
+//! | [`Sockets`] | what is attached to a loop: sockets, listeners, connections, devices |
 //! | [`handle`] | [`LoopHandle`]: posts work and stops the loop from other threads |
 //! | [`udp`] | UDP links: neighbours and inbound peers; batches, offload, path MTU; multicast groups; the same over bare IP |
 //! | [`ethernet`] | Ethernet links: stations and groups, without IP |
@@ -30,13 +31,13 @@
 //!     let clock = Clock::start();
 //!     let mut event_loop = EventLoop::new(clock, machine(clock.wall_clock()))?;
 //!     event_loop.stop_on_signals()?;
-//!     let link = event_loop.add_udp(
+//!     let link = event_loop.sockets().add_udp(
 //!         UdpConfig::new("uplink", ([0, 0, 0, 0], 6363).into())
 //!             .neighbour("ship", ([192, 0, 2, 7], 6363).into())
 //!             .listen(InboundLimits::default()),
 //!     )?;
 //!     let _ship: PortId = link.ports[0];
-//!     event_loop.add_unix_listener(UnixListenerConfig::new("programs", "/run/whimbrel/router.sock"))?;
+//!     event_loop.sockets().add_unix_listener(UnixListenerConfig::new("programs", "/run/whimbrel/router.sock"))?;
 //!     let handle = event_loop.handle();
 //!     std::thread::spawn(move || {
 //!         // Another thread: `handle.post(|machine, now| ...)`, `handle.stop()`.
@@ -90,10 +91,12 @@ mod rounds;
 mod routes;
 mod side;
 mod signals;
+mod sockets;
 mod sole;
 pub mod stream;
 pub mod tcp;
 mod transport;
+mod transports;
 pub mod tun;
 pub mod udp;
 pub mod websocket;
@@ -110,6 +113,7 @@ pub use handle::LoopHandle;
 pub use interface::Interface;
 pub use local::{SocketFile, UnixListenerConfig};
 pub use opening::OpenedLimits;
+pub use sockets::Sockets;
 pub use stream::{BlockTypes, Framing, StreamLimits};
 pub use tcp::{TcpClientConfig, TcpListenerConfig};
 pub use transport::{Listening, TransportId};

@@ -9,8 +9,9 @@ use std::time::Duration;
 use whimbrel_core::{Family, LookUpFailure, Machine, OpenRefusal, Peer, PortId, Time, TimerQueue};
 
 use crate::opening::{OpenRequest, remote_of};
+use crate::sockets::Sockets;
 use crate::transport::Transport;
-use crate::{EventLoop, Interface, IoError, Neighbour, TransportId};
+use crate::{Interface, IoError, LoopHandle, Neighbour, TransportId};
 
 /// The pause before a failed lookup of a configured neighbour is repeated. It doubles up to
 /// [`SLOWEST_RETRY`].
@@ -124,9 +125,43 @@ impl Names {
     pub(crate) fn forget(&mut self, port: PortId) {
         self.by_port.remove(&port);
     }
+
+    fn look_up<M: Machine + 'static>(
+        &mut self,
+        handle: &LoopHandle<M>,
+        name: HostPort,
+        purpose: Purpose,
+    ) {
+        let ticket = self.next;
+        self.next += 1;
+        self.waiting.insert(ticket, (name, purpose));
+        self.start(handle, ticket);
+    }
+
+    /// Starts a thread that looks up a name and posts the answer to the loop.
+    fn start<M: Machine + 'static>(&mut self, handle: &LoopHandle<M>, ticket: u64) {
+        let Some((name, _)) = self.waiting.get(&ticket) else {
+            return;
+        };
+        if self.asking >= MAX_ASKING {
+            return self.queued.push_back(ticket);
+        }
+        self.asking += 1;
+        let post = move |handle: &LoopHandle<M>, found| {
+            // A post fails only after the loop has ended.
+            let _ = handle
+                .post_to_loop(move |event_loop| event_loop.sockets().name_answered(ticket, found));
+        };
+        let (name, answered) = (name.clone(), handle.clone());
+        let asking = std::thread::Builder::new().name("host-name".into());
+        let spawned = asking.spawn(move || post(&answered, name.addresses()));
+        if let Err(error) = spawned {
+            post(handle, Err(error));
+        }
+    }
 }
 
-impl<M: Machine + 'static> EventLoop<M> {
+impl<M: Machine + 'static> Sockets<M> {
     /// Looks up the name of a peer for a port that the machine asked for.
     pub(crate) fn look_up_request(&mut self, request: OpenRequest) {
         if self.names.waiting.len() >= MAX_REQUESTED {
@@ -134,7 +169,8 @@ impl<M: Machine + 'static> EventLoop<M> {
             return self.refuse(request.token, OpenRefusal::Failed(why));
         }
         if let Some(name) = remote_of(&request.endpoint).and_then(HostPort::of) {
-            self.look_up(name, Purpose::Request(request));
+            self.names
+                .look_up(&self.handle, name, Purpose::Request(request));
         }
     }
 
@@ -147,7 +183,7 @@ impl<M: Machine + 'static> EventLoop<M> {
                 neighbour,
                 pause,
             };
-            self.look_up(name, purpose);
+            self.names.look_up(&self.handle, name, purpose);
         }
     }
 
@@ -156,34 +192,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         if let Some(name) = self.names.by_port.get(&port).cloned()
             && self.names.moving.insert(port)
         {
-            self.look_up(name, Purpose::Move(port));
-        }
-    }
-
-    fn look_up(&mut self, name: HostPort, purpose: Purpose) {
-        let ticket = self.names.next;
-        self.names.next += 1;
-        self.names.waiting.insert(ticket, (name, purpose));
-        self.start_look_up(ticket);
-    }
-
-    fn start_look_up(&mut self, ticket: u64) {
-        let Some((name, _)) = self.names.waiting.get(&ticket) else {
-            return;
-        };
-        if self.names.asking >= MAX_ASKING {
-            return self.names.queued.push_back(ticket);
-        }
-        self.names.asking += 1;
-        let (name, handle) = (name.clone(), self.handle());
-        let asking = std::thread::Builder::new().name("host-name".into());
-        let spawned = asking.spawn(move || {
-            let found = name.addresses();
-            // A post fails only after the loop has ended.
-            let _ = handle.post_to_loop(move |event_loop| event_loop.name_answered(ticket, found));
-        });
-        if let Err(error) = spawned {
-            self.name_answered(ticket, Err(error));
+            self.names.look_up(&self.handle, name, Purpose::Move(port));
         }
     }
 
@@ -191,14 +200,14 @@ impl<M: Machine + 'static> EventLoop<M> {
     pub(crate) fn retry_names(&mut self, now: Time) {
         let mut pass = self.names.again.pass(now);
         while let Some((_, ticket)) = pass.next(&mut self.names.again) {
-            self.start_look_up(ticket);
+            self.names.start(&self.handle, ticket);
         }
     }
 
     fn name_answered(&mut self, ticket: u64, found: io::Result<SocketAddr>) {
         self.names.asking = self.names.asking.saturating_sub(1);
         if let Some(next) = self.names.queued.pop_front() {
-            self.start_look_up(next);
+            self.names.start(&self.handle, next);
         }
         let Some((name, purpose)) = self.names.waiting.remove(&ticket) else {
             return;
@@ -241,7 +250,6 @@ impl<M: Machine + 'static> EventLoop<M> {
                         again_at: at,
                     };
                     on_failure(&mut self.side.machine, now, failure);
-                    self.undrained = true;
                 }
                 let pause = (pause * 2).min(SLOWEST_RETRY);
                 let purpose = Purpose::Neighbour {
@@ -287,7 +295,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         let Some(slot) = self.side.get(port).map(|port| port.transport) else {
             return;
         };
-        let Some(Transport::Udp(endpoint)) = self.transport(slot) else {
+        let Some(Transport::Udp(endpoint)) = self.transports.get(slot) else {
             return;
         };
         if endpoint.address_of(port) == Some(crate::udp::canonical(address)) {

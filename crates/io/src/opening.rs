@@ -6,10 +6,10 @@ use whimbrel_core::{
     Endpoint, Machine, OpenRefusal, Peer, PortId, PortOrigin, PortRequest, PortToken, Time,
 };
 
-use crate::transport::Transport;
+use crate::sockets::Sockets;
 use crate::{
-    EthernetConfig, EthernetNeighbour, EventLoop, Interface, IoError, Neighbour, StreamLimits,
-    TcpClientConfig, TransportId, TunDevice, UdpConfig, WebSocketClientConfig, WebSocketLimits,
+    EthernetConfig, EthernetNeighbour, Interface, IoError, Neighbour, StreamLimits,
+    TcpClientConfig, TunDevice, UdpConfig, WebSocketClientConfig, WebSocketLimits,
 };
 
 /// Bounds of the connections that a machine asks for.
@@ -40,7 +40,7 @@ pub(crate) struct OpenRequest {
     pub(crate) endpoint: Endpoint,
 }
 
-impl<M: Machine + 'static> EventLoop<M> {
+impl<M: Machine + 'static> Sockets<M> {
     /// Sets the bounds of connections that the machine asks for from now on.
     pub fn set_opened_limits(&mut self, limits: OpenedLimits) {
         self.opened_limits = limits;
@@ -146,7 +146,10 @@ impl<M: Machine + 'static> EventLoop<M> {
                 name,
                 addresses,
                 mtu,
-            } => self.open_tun((label, origin), &name, &addresses, mtu),
+            } => device_of(&name, &addresses, mtu).and_then(|device| {
+                let added = self.add_tun(label, origin, device);
+                added.map(|_| ()).map_err(failed)
+            }),
             // These endpoints have an IP address.
             Endpoint::Udp { .. } | Endpoint::Tcp { .. } | Endpoint::WebSocket { .. } => Ok(()),
         };
@@ -157,7 +160,6 @@ impl<M: Machine + 'static> EventLoop<M> {
 
     pub(crate) fn refuse(&mut self, token: PortToken, refusal: OpenRefusal) {
         tracing::debug!(token = token.0, %refusal, "a port cannot be opened");
-        self.undrained = true;
         self.side.count_report();
         let now = self.clock.now();
         self.side.machine.handle_refusal(now, token, refusal);
@@ -169,7 +171,7 @@ impl<M: Machine + 'static> EventLoop<M> {
         address: SocketAddr,
         shared: bool,
     ) -> Result<PortId, IoError> {
-        if let Some(link) = self.listening_link(address).filter(|_| shared) {
+        if let Some(link) = self.transports.listening_link(address).filter(|_| shared) {
             return self.add_neighbour_at(link, neighbour, address);
         }
         let any: IpAddr = match address {
@@ -183,28 +185,6 @@ impl<M: Machine + 'static> EventLoop<M> {
             self.close_transport(link);
         }
         added
-    }
-
-    /// Returns the first UDP link that admits inbound peers and reaches the address. Prefers links
-    /// of the address's family to links of both families.
-    fn listening_link(&self, address: SocketAddr) -> Option<TransportId> {
-        let bound = |slot: &crate::event_loop::Slot| match &slot.transport {
-            Some(Transport::Udp(endpoint)) if endpoint.listens_on_udp() => Some(endpoint.local()),
-            _ => None,
-        };
-        let find = |fits: &dyn Fn(SocketAddr) -> bool| {
-            let index = self
-                .slots
-                .iter()
-                .position(|slot| bound(slot).is_some_and(fits))?;
-            let generation = self.slots.get(index)?.generation;
-            Some(TransportId {
-                slot: index as u32,
-                generation,
-            })
-        };
-        find(&|local| local.is_ipv4() == address.is_ipv4())
-            .or_else(|| find(&|local| local.is_ipv6() && local.ip().is_unspecified()))
     }
 
     fn open_ethernet(
@@ -222,32 +202,6 @@ impl<M: Machine + 'static> EventLoop<M> {
             origin,
         });
         self.add_ethernet(config).map(|_| ())
-    }
-
-    fn open_tun(
-        &mut self,
-        (label, origin): (String, PortOrigin),
-        name: &str,
-        addresses: &[(IpAddr, u8)],
-        mtu: usize,
-    ) -> Result<(), OpenRefusal> {
-        let mtu = u16::try_from(mtu).map_err(|_| {
-            OpenRefusal::Unsupported(format!("a packet has at most 65,535 bytes, not {mtu}"))
-        })?;
-        let device = TunDevice::create_with_offload(name).map_err(failed)?;
-        device.set_mtu(mtu).map_err(failed)?;
-        for (address, prefix_length) in addresses {
-            let IpAddr::V4(address) = address else {
-                return Err(OpenRefusal::Unsupported(format!(
-                    "TUN devices get IPv4 addresses only, not {address}"
-                )));
-            };
-            device.assign(*address, *prefix_length).map_err(failed)?;
-        }
-        device.bring_up().map_err(failed)?;
-        self.add_tun(label, origin, device)
-            .map(|_| ())
-            .map_err(failed)
     }
 }
 
@@ -288,4 +242,23 @@ fn failed(error: IoError) -> OpenRefusal {
         IoError::SocketPathNotPermitted { .. } => OpenRefusal::NotPermitted(why),
         _ => OpenRefusal::Failed(why),
     }
+}
+
+/// Creates a TUN device with its addresses and MTU, and brings it up.
+fn device_of(name: &str, addresses: &[(IpAddr, u8)], mtu: usize) -> Result<TunDevice, OpenRefusal> {
+    let mtu = u16::try_from(mtu).map_err(|_| {
+        OpenRefusal::Unsupported(format!("a packet has at most 65,535 bytes, not {mtu}"))
+    })?;
+    let device = TunDevice::create_with_offload(name).map_err(failed)?;
+    device.set_mtu(mtu).map_err(failed)?;
+    for (address, prefix_length) in addresses {
+        let IpAddr::V4(address) = address else {
+            return Err(OpenRefusal::Unsupported(format!(
+                "TUN devices get IPv4 addresses only, not {address}"
+            )));
+        };
+        device.assign(*address, *prefix_length).map_err(failed)?;
+    }
+    device.bring_up().map_err(failed)?;
+    Ok(device)
 }

@@ -6,11 +6,12 @@ use std::time::Duration;
 use whimbrel_core::{Deadline, Machine, Time, Transmit};
 
 use crate::counters::DropReason;
-use crate::event_loop::{ROUTES_TOKEN, SIGNAL_TOKEN, WAKE_TOKEN};
+use crate::event_loop::{SIGNAL_TOKEN, WAKE_TOKEN};
 use crate::handle::Task;
 use crate::poller::Ready;
+use crate::sockets::ROUTES_TOKEN;
 use crate::transport::{FramesToSend, PREFIX, Progress, Shared, Transport};
-use crate::{EventLoop, IoError};
+use crate::{EventLoop, IoError, TransportId};
 
 /// Frames of one transmit: one call with segmentation offload carries 44 full Ethernet frames.
 const MAX_SEGMENTS: usize = 44;
@@ -41,12 +42,16 @@ impl<M: Machine + 'static> EventLoop<M> {
     ) -> Result<(), IoError> {
         self.counters.rounds += 1;
         let wait = self.time_to_wait(max_wait);
-        self.poller.wait(wait).map_err(|source| IoError::Loop {
-            action: "wait for its sockets",
-            source,
-        })?;
+        self.sockets
+            .transports
+            .poller
+            .wait(wait)
+            .map_err(|source| IoError::Loop {
+                action: "wait for its sockets",
+                source,
+            })?;
         let mut index = 0;
-        while let Some(ready) = self.poller.ready(index) {
+        while let Some(ready) = self.sockets.transports.poller.ready(index) {
             index += 1;
             match ready.token {
                 WAKE_TOKEN => self.run_posted(),
@@ -57,8 +62,9 @@ impl<M: Machine + 'static> EventLoop<M> {
                     }
                 }
                 ROUTES_TOKEN => {
-                    let now = self.clock.now();
-                    self.routes
+                    let now = self.sockets.clock.now();
+                    self.sockets
+                        .routes
                         .as_mut()
                         .into_iter()
                         .for_each(|routes| routes.note_change(now));
@@ -76,24 +82,24 @@ impl<M: Machine + 'static> EventLoop<M> {
         let Some((watch, on_change)) = &mut self.wall_watch else {
             return;
         };
-        let now = self.clock.now();
+        let now = self.sockets.clock.now();
         if let Some(wall) = watch.look(now) {
             tracing::warn!(
                 unix_ms = wall.unix_millis(now),
                 "the system's clock was set, or the system was suspended: records are made anew"
             );
-            on_change(&mut self.side.machine, now, wall);
-            self.undrained = true;
+            on_change(&mut self.sockets.side.machine, now, wall);
+            self.sockets.side.count_report();
         }
     }
 
     /// Returns the time to wait; `None` waits until something becomes ready.
     fn time_to_wait(&mut self, max_wait: Option<Duration>) -> Option<Duration> {
-        if self.undrained {
+        if self.sockets.side.may_have_output() {
             return Some(Duration::ZERO);
         }
-        let now = self.clock.now();
-        let machine = self.side.machine.poll_timeout().map(|deadline| {
+        let now = self.sockets.clock.now();
+        let machine = self.sockets.side.machine.poll_timeout().map(|deadline| {
             if deadline.at <= now && self.handed_deadline == Some(deadline.at) {
                 if self.counters.stalled_deadlines == 0 {
                     tracing::warn!(
@@ -106,9 +112,13 @@ impl<M: Machine + 'static> EventLoop<M> {
             }
             deadline.wait(now)
         });
-        let transports = self.timers.next().map(|(at, _)| at.since(now));
-        let names = self.names.next_retry().map(|at| at.since(now));
-        let routes = self.routes.as_ref().and_then(|routes| routes.due());
+        let transports = self
+            .sockets
+            .transports
+            .next_deadline()
+            .map(|at| at.since(now));
+        let names = self.sockets.names.next_retry().map(|at| at.since(now));
+        let routes = self.sockets.routes.as_ref().and_then(|routes| routes.due());
         let routes = routes.map(|at| at.since(now));
         let wall = self.wall_watch.as_ref().map(|(watch, _)| watch);
         let wall = wall.map(|watch| watch.next_look().since(now));
@@ -122,7 +132,9 @@ impl<M: Machine + 'static> EventLoop<M> {
         for task in self.mailbox.take() {
             self.counters.posted += 1;
             match task {
-                Task::Machine(work) => work(&mut self.side.machine, self.clock.now()),
+                Task::Machine(work) => {
+                    work(&mut self.sockets.side.machine, self.sockets.clock.now())
+                }
                 Task::EventLoop(work) => work(self),
             }
         }
@@ -130,119 +142,84 @@ impl<M: Machine + 'static> EventLoop<M> {
 
     /// Reads from one ready transport, and writes its unsent output.
     fn serve(&mut self, ready: Ready) {
-        let Some(slot) = self.slot_of(ready.token) else {
+        let sockets = &mut self.sockets;
+        let id = TransportId::from_token(ready.token);
+        let Some(slot) = sockets.transports.slot_of(id) else {
             return;
         };
-        let now = self.clock.now();
-        let (side, poller, buffers) = (&mut self.side, &mut self.poller, &mut self.receive_buffers);
-        let progress = match self
-            .slots
-            .get_mut(slot)
-            .and_then(|slot| slot.transport.as_mut())
-        {
-            Some(Transport::Listener(_)) => {
-                self.accept(slot, ready.token);
+        let now = sockets.clock.now();
+        let progress = match sockets.transports.polled(slot) {
+            Some((Transport::Listener(_), _)) => {
+                sockets.accept(slot, ready.token);
                 Progress::Open
             }
-            Some(Transport::Connecting(_)) => {
-                self.arrive(slot, now);
+            Some((Transport::Connecting(_), _)) => {
+                sockets.arrive(slot, now);
                 return;
             }
-            Some(transport) => transport.serve(
+            Some((transport, poller)) => transport.serve(
                 ready,
                 Shared {
-                    side,
+                    side: &mut sockets.side,
                     poller,
-                    buffers,
+                    buffers: &mut sockets.receive_buffers,
                     now,
                 },
             ),
             None => return,
         };
-        self.follow_up(slot, now, progress);
-    }
-
-    /// Acts on the outcome of an operation on a transport.
-    pub(crate) fn follow_up(&mut self, slot: usize, now: Time, progress: Progress) {
-        if !self.outcomes.is_empty() {
-            self.report_outcome(slot, now);
-        }
-        match progress {
-            Progress::Open => self.arm(slot),
-            Progress::Ended => self.close_slot(slot, now, None),
-        }
+        sockets.follow_up(slot, now, progress);
     }
 
     fn hand_in_deadlines(&mut self) {
-        let now = self.clock.now();
-        if self.timers.next().is_some_and(|(at, _)| at <= now) {
-            let due: Vec<usize> = std::iter::from_fn(|| self.timers.pop_due(now))
-                .map(|(_, slot)| slot)
-                .collect();
-            due.into_iter().for_each(|slot| self.expire(slot, now));
+        let now = self.sockets.clock.now();
+        for slot in self.sockets.transports.take_due(now) {
+            self.sockets.expire(slot, now);
         }
-        self.retry_names(now);
-        self.recheck_routes(now);
-        if let Some(Deadline { at, reason }) = self.side.machine.poll_timeout()
+        self.sockets.retry_names(now);
+        self.sockets.recheck_routes(now);
+        if let Some(Deadline { at, reason }) = self.sockets.side.machine.poll_timeout()
             && at <= now
         {
             tracing::trace!(reason, "deadline");
             self.counters.timeouts += 1;
             self.handed_deadline = Some(at);
-            self.side.machine.handle_timeout(now);
-        }
-    }
-
-    fn expire(&mut self, slot: usize, now: Time) {
-        let (side, poller) = (&mut self.side, &mut self.poller);
-        let Some(transport) = self
-            .slots
-            .get_mut(slot)
-            .and_then(|slot| slot.transport.as_mut())
-        else {
-            return;
-        };
-        if transport.next_deadline().is_none_or(|at| at > now) {
-            self.arm(slot);
-            return;
-        }
-        let progress = transport.expire(side, poller, now, &mut self.receive_buffers);
-        if let (Progress::Ended, Transport::Connecting(connecting)) = (progress, transport) {
-            let failure = connecting.timed_out();
-            self.close_slot(slot, now, Some(failure));
-        } else {
-            self.follow_up(slot, now, progress);
+            self.sockets.side.machine.handle_timeout(now);
         }
     }
 
     /// Drains the machine, up to the bound of transmits per round.
     fn drain(&mut self, on_event: &mut dyn FnMut(&mut M, Time, M::Event)) {
         let mut budget = BUDGET_PER_ROUND;
-        self.undrained = false;
+        self.sockets.side.expect_output(false);
         loop {
-            let reports = self.side.reports();
+            let reports = self.sockets.side.reports();
             while budget > 0
                 && let Some((now, transmit)) = self.next_transmit()
             {
                 budget = budget.saturating_sub(self.transmit(now, transmit));
             }
             self.write_gathered();
-            let mut again = self.side.reports() != reports;
-            while let Some(event) = self.side.machine.poll_event() {
+            let mut again = self.sockets.side.reports() != reports;
+            while let Some(event) = self.sockets.side.machine.poll_event() {
                 again = true;
                 self.counters.events += 1;
-                on_event(&mut self.side.machine, self.clock.now(), event);
+                on_event(
+                    &mut self.sockets.side.machine,
+                    self.sockets.clock.now(),
+                    event,
+                );
             }
-            while let Some(request) = self.side.machine.poll_port_request() {
+            while let Some(request) = self.sockets.side.machine.poll_port_request() {
                 again = true;
-                self.grant(request);
+                self.sockets.grant(request);
             }
             if budget == 0 {
-                self.undrained = true;
+                self.sockets.side.expect_output(true);
                 return;
             }
             // The program's reaction to events, or reports about ports, may have made new output.
-            self.undrained = false;
+            self.sockets.side.expect_output(false);
             if !again {
                 return;
             }
@@ -252,11 +229,12 @@ impl<M: Machine + 'static> EventLoop<M> {
     fn next_transmit(&mut self) -> Option<(Time, Transmit)> {
         self.transmit_buffer.clear();
         self.transmit_buffer.extend_from_slice(&[0; PREFIX]);
-        let now = self.clock.now();
-        let transmit =
-            self.side
-                .machine
-                .poll_transmit(now, MAX_SEGMENTS, &mut self.transmit_buffer)?;
+        let now = self.sockets.clock.now();
+        let transmit = self.sockets.side.machine.poll_transmit(
+            now,
+            MAX_SEGMENTS,
+            &mut self.transmit_buffer,
+        )?;
         Some((now, transmit))
     }
 
@@ -267,7 +245,8 @@ impl<M: Machine + 'static> EventLoop<M> {
             transmit,
             buffer: &mut self.transmit_buffer,
         };
-        let Some(port) = self.side.get_mut(transmit.port) else {
+        let sockets = &mut self.sockets;
+        let Some(port) = sockets.side.get_mut(transmit.port) else {
             self.counters.transmits_to_nowhere += 1;
             return CALL_COST;
         };
@@ -278,22 +257,18 @@ impl<M: Machine + 'static> EventLoop<M> {
             return CALL_COST;
         }
         let slot = port.transport;
-        let Some(transport) = self
-            .slots
-            .get_mut(slot)
-            .and_then(|slot| slot.transport.as_mut())
-        else {
+        let Some((transport, poller)) = sockets.transports.polled(slot) else {
             return CALL_COST;
         };
         let gathered_before = transport.gathers();
         let size = out.frames().len();
-        let progress = transport.send(&mut self.side, &mut self.poller, now, out);
+        let progress = transport.send(&mut sockets.side, poller, now, out);
         let gathers = transport.gathers();
         if gathers && !gathered_before {
             self.gathered.push(slot);
         }
         if progress == Progress::Ended || !gathers {
-            self.follow_up(slot, now, progress);
+            sockets.follow_up(slot, now, progress);
         }
         if gathers {
             1 + size / GATHERED_COST
@@ -307,17 +282,13 @@ impl<M: Machine + 'static> EventLoop<M> {
         if self.gathered.is_empty() {
             return;
         }
-        let now = self.clock.now();
+        let now = self.sockets.clock.now();
         let mut gathered = std::mem::take(&mut self.gathered);
         for slot in gathered.drain(..) {
-            let (side, poller) = (&mut self.side, &mut self.poller);
-            if let Some(transport) = self
-                .slots
-                .get_mut(slot)
-                .and_then(|slot| slot.transport.as_mut())
-            {
-                let progress = transport.push(side, poller, now);
-                self.follow_up(slot, now, progress);
+            let sockets = &mut self.sockets;
+            if let Some((transport, poller)) = sockets.transports.polled(slot) {
+                let progress = transport.push(&mut sockets.side, poller, now);
+                sockets.follow_up(slot, now, progress);
             }
         }
         self.gathered = gathered;

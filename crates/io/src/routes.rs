@@ -12,7 +12,7 @@ use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 use whimbrel_core::{Limit, Machine, Meter, Time};
 
-use crate::EventLoop;
+use crate::Sockets;
 use crate::interface::WorkingAddresses;
 use crate::transport::{Progress, Transport};
 
@@ -108,7 +108,7 @@ fn open() -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-impl<M: Machine + 'static> EventLoop<M> {
+impl<M: Machine + 'static> Sockets<M> {
     /// Looks up the routes to all neighbours if that is due.
     pub(crate) fn recheck_routes(&mut self, now: Time) {
         if !self
@@ -120,13 +120,13 @@ impl<M: Machine + 'static> EventLoop<M> {
         }
         let working = WorkingAddresses::now();
         let mut ended = Vec::new();
-        for (place, slot) in self.slots.iter_mut().enumerate() {
-            match &mut slot.transport {
-                Some(Transport::Udp(endpoint)) => {
+        for place in self.transports.in_use() {
+            match self.transports.polled(place) {
+                Some((Transport::Udp(endpoint), _)) => {
                     endpoint.recheck_routes(&mut self.side, now, &working);
                 }
-                Some(Transport::Ethernet(endpoint)) => {
-                    let progress = endpoint.recheck(&mut self.side, &mut self.poller, now);
+                Some((Transport::Ethernet(endpoint), poller)) => {
+                    let progress = endpoint.recheck(&mut self.side, poller, now);
                     if progress == Progress::Ended {
                         ended.push(place);
                     }

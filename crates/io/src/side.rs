@@ -38,6 +38,8 @@ pub(crate) struct MachineSide<M> {
     closed: PortCounters,
     /// The number of reports to the machine, frames not included.
     reports: u64,
+    /// The machine may have output that was not fetched yet, so the loop must not sleep.
+    undrained: bool,
 }
 
 /// A machine and the port on which frames arrive.
@@ -69,6 +71,7 @@ impl<M: Machine> MachineSide<M> {
             next_port: Some(0),
             closed: PortCounters::default(),
             reports: 0,
+            undrained: true,
         }
     }
 
@@ -88,7 +91,7 @@ impl<M: Machine> MachineSide<M> {
             counters: PortCounters::default(),
         };
         self.ports.insert(id, port);
-        self.reports += 1;
+        self.count_report();
         self.machine.handle_port(now, id, PortEvent::Up(info));
         Some(id)
     }
@@ -98,7 +101,7 @@ impl<M: Machine> MachineSide<M> {
         if let Some(port) = self.ports.remove(&id) {
             tracing::debug!(port = id.0, label = %port.info.label, peer = %port.info.peer, "port down");
             self.closed.add(&port.counters);
-            self.reports += 1;
+            self.count_report();
             self.machine.handle_port(now, id, PortEvent::Down);
         }
     }
@@ -112,6 +115,17 @@ impl<M: Machine> MachineSide<M> {
     /// Counts a report that reached the machine by another way.
     pub(crate) fn count_report(&mut self) {
         self.reports += 1;
+        self.undrained = true;
+    }
+
+    /// Returns true if the machine may have output that was not fetched.
+    pub(crate) fn may_have_output(&self) -> bool {
+        self.undrained
+    }
+
+    /// Notes whether the machine may have output after a round.
+    pub(crate) fn expect_output(&mut self, expected: bool) {
+        self.undrained = expected;
     }
 
     pub(crate) fn get(&self, id: PortId) -> Option<&Port> {
@@ -173,7 +187,7 @@ impl<M: Machine> MachineSide<M> {
             return;
         }
         port.receives_ecn = is_capable;
-        self.reports += 1;
+        self.count_report();
         let frames = u32::try_from(frames).unwrap_or(u32::MAX);
         let event = PortEvent::Ecn { codepoint, frames };
         self.machine.handle_port(now, id, event);
@@ -192,7 +206,7 @@ impl<M: Machine> MachineSide<M> {
             } else {
                 PortEvent::Writable
             };
-            self.reports += 1;
+            self.count_report();
             self.machine.handle_port(now, id, event);
         }
     }
@@ -207,14 +221,14 @@ impl<M: Machine> MachineSide<M> {
             tracing::info!(port = id.0, peer = %port.info.peer, from = port.info.mtu, to = mtu, "the route to a peer has changed");
         }
         port.info.mtu = mtu;
-        self.reports += 1;
+        self.count_report();
         self.machine.handle_port(now, id, PortEvent::Mtu(mtu));
     }
 
     /// Reports that no program receives at the peer's end of a port.
     pub(crate) fn refused(&mut self, now: Time, id: PortId) {
         if self.ports.contains_key(&id) {
-            self.reports += 1;
+            self.count_report();
             self.machine.handle_port(now, id, PortEvent::Refused);
         }
     }
@@ -222,7 +236,7 @@ impl<M: Machine> MachineSide<M> {
     /// Reports whether what carries a port's frames works.
     pub(crate) fn note_carrier(&mut self, now: Time, id: PortId, works: bool) {
         if self.ports.contains_key(&id) {
-            self.reports += 1;
+            self.count_report();
             self.machine.handle_port(now, id, PortEvent::Carrier(works));
         }
     }
@@ -235,7 +249,7 @@ impl<M: Machine> MachineSide<M> {
         if mtu < port.info.mtu {
             tracing::info!(port = id.0, peer = %port.info.peer, from = port.info.mtu, to = mtu, "path MTU lowered");
             port.info.mtu = mtu;
-            self.reports += 1;
+            self.count_report();
             self.machine.handle_port(now, id, PortEvent::Mtu(mtu));
         }
     }

@@ -76,7 +76,7 @@ fn whole(interface: &str) -> EthernetConfig {
 
 fn ethernet(config: EthernetConfig) -> (EventLoop<Script>, EthernetLink) {
     let mut event_loop = script_loop();
-    let link = event_loop.add_ethernet(config).unwrap();
+    let link = event_loop.sockets().add_ethernet(config).unwrap();
     (event_loop, link)
 }
 
@@ -100,7 +100,7 @@ fn bare(label: &str, address: &str, neighbours: &[&str]) -> (EventLoop<Script>, 
         config = config.neighbour("peer", (neighbour, 0).into());
     }
     let mut event_loop = script_loop();
-    let link = event_loop.add_udp(config).unwrap();
+    let link = event_loop.sockets().add_udp(config).unwrap();
     (event_loop, link)
 }
 
@@ -177,7 +177,8 @@ fn damaged_and_foreign_frames_harm_nothing_and_are_counted() {
         let config = whole("e0").listen(InboundLimits::default());
         let porter = Porter(std::sync::Arc::clone(&came));
         let link = server
-            .add_ethernet_with_gate(config, Box::new(porter))
+            .sockets()
+            .add_ethernet_with_gate(config, Some(Box::new(porter)))
             .unwrap();
         wire.enter(1);
         let (mut raw, to_server) = tap("e1", ETHER_TYPE, link.local);
@@ -318,7 +319,8 @@ fn bare_ip_carries_frames_of_both_families_without_a_header_of_their_own() {
             let config = UdpConfig::over_ip("server", any.parse().unwrap(), IP_PROTOCOL)
                 .listen(InboundLimits::default());
             server
-                .add_udp_with_gate(config, Box::new(Porter::default()))
+                .sockets()
+                .add_udp_with_gate(config, Some(Box::new(Porter::default())))
                 .unwrap();
             let (mut tap, _) = tap("e1", ether_type, client_at);
             wire.enter(0);
@@ -410,7 +412,7 @@ fn a_carrier_without_ports_belongs_to_one_program_and_other_families_are_refused
         let Some(_wire) = Wire::lay() else { return };
         let (first, _) = bare("north", "0.0.0.0", &[IPV4[1]]);
         let again = UdpConfig::over_ip("south", "0.0.0.0".parse().unwrap(), IP_PROTOCOL);
-        let error = script_loop().add_udp(again).unwrap_err();
+        let error = script_loop().sockets().add_udp(again).unwrap_err();
         assert!(matches!(error, IoError::CarrierInUse { .. }), "{error}");
         let text = error.to_string();
         assert!(
@@ -419,16 +421,19 @@ fn a_carrier_without_ports_belongs_to_one_program_and_other_families_are_refused
         );
         // A packet to an address goes to the sockets of any address, too.
         let one = UdpConfig::over_ip("south", IPV4[0].parse().unwrap(), IP_PROTOCOL);
-        let error = script_loop().add_udp(one).unwrap_err();
+        let error = script_loop().sockets().add_udp(one).unwrap_err();
         assert!(matches!(error, IoError::CarrierInUse { .. }), "{error}");
         let (_wire, _) = ethernet(whole("e0"));
-        let error = script_loop().add_ethernet(whole("e0")).unwrap_err();
+        let error = script_loop()
+            .sockets()
+            .add_ethernet(whole("e0"))
+            .unwrap_err();
         assert!(error.to_string().contains("0x27c0"), "{error}");
 
         drop(first);
         let other = UdpConfig::over_ip("east", IPV4[0].parse().unwrap(), IP_PROTOCOL)
             .neighbour("far", ("2001:db8::1".parse::<IpAddr>().unwrap(), 0).into());
-        let error = script_loop().add_udp(other).unwrap_err();
+        let error = script_loop().sockets().add_udp(other).unwrap_err();
         assert!(matches!(error, IoError::FamilyMismatch { .. }), "{error}");
     });
 }

@@ -89,7 +89,7 @@ fn posted_work_runs_in_order_on_the_loop_s_thread_and_stop_ends_it() {
             let config = UdpConfig::new("late", "127.0.0.1:0".parse().unwrap())
                 .neighbour("n", "127.0.0.1:9".parse().unwrap());
             port_out
-                .send(a.add_udp(config).map(|link| link.ports))
+                .send(a.sockets().add_udp(config).map(|link| link.ports))
                 .unwrap();
         })
         .unwrap();
@@ -143,7 +143,7 @@ fn a_stopping_loop_still_writes_its_output() {
     let mut a = script_loop();
     let config = UdpConfig::new("wire", "127.0.0.1:0".parse().unwrap())
         .neighbour("r", receiver.local_addr().unwrap());
-    let port = a.add_udp(config).unwrap().ports[0];
+    let port = a.sockets().add_udp(config).unwrap().ports[0];
     a.machine_mut().send(port, vec![b"goodbye".to_vec()]);
     a.handle().stop();
     a.run(|_, _, _| {}).unwrap();
@@ -157,7 +157,7 @@ fn a_snapshot_is_written_as_json_with_names() {
     let mut a = EventLoop::new(Clock::start(), Script::default()).unwrap();
     let config = UdpConfig::new("uplink", "127.0.0.1:0".parse().unwrap())
         .neighbour("far", "127.0.0.1:9".parse().unwrap());
-    a.add_udp(config).unwrap();
+    a.sockets().add_udp(config).unwrap();
     let json = serde_json::to_value(a.snapshot()).unwrap();
     assert_eq!(json["transports"][0]["label"], "uplink");
     assert_eq!(json["transports"][0]["kind"], "udp");

@@ -53,7 +53,10 @@ impl Scene {
         let mut server = script_loop();
         let config = UdpConfig::new("server", bind.parse().unwrap());
         let config = config.listen(InboundLimits::default());
-        let link = server.add_udp_with_gate(config, Box::new(Porter)).unwrap();
+        let link = server
+            .sockets()
+            .add_udp_with_gate(config, Some(Box::new(Porter)))
+            .unwrap();
         let peer = UdpSocket::bind(peer).unwrap();
         peer.set_read_timeout(Some(PATIENCE)).unwrap();
         let at = SocketAddr::new(called.parse().unwrap(), link.local.port());
@@ -150,7 +153,7 @@ fn a_peer_at_work_in_a_flood_gets_a_socket_of_its_own_and_notices_nothing() {
 fn the_port_stays_this_programs_alone() {
     let scene = Scene::new("0.0.0.0:0", "127.0.0.1:0", "127.0.0.1");
     let again = UdpConfig::new("again", scene.link.local);
-    let refused = script_loop().add_udp(again).unwrap_err();
+    let refused = script_loop().sockets().add_udp(again).unwrap_err();
     assert!(matches!(refused, IoError::AddressInUse { .. }), "{refused}");
     let thief = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
     thief.set_reuse_address(true).unwrap();

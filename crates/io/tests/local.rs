@@ -36,7 +36,7 @@ fn server(change: impl FnOnce(&mut UnixListenerConfig)) -> (EventLoop<Script>, P
     let mut config = UnixListenerConfig::new("programs", &path);
     change(&mut config);
     let mut server = script_loop();
-    server.add_unix_listener(config).unwrap();
+    server.sockets().add_unix_listener(config).unwrap();
     (server, path, directory)
 }
 
@@ -115,6 +115,7 @@ fn two_loops_exchange_frames_of_all_sizes_in_both_directions() {
     server.machine_mut().echo = true;
     let mut client = script_loop();
     let port = client
+        .sockets()
         .add_unix_client("daemon", &path, StreamLimits::default())
         .unwrap();
     let mut sent = Vec::new();
@@ -343,6 +344,7 @@ fn a_stale_socket_file_is_replaced() {
     assert!(path.exists());
     let mut server = script_loop();
     server
+        .sockets()
         .add_unix_listener(UnixListenerConfig::new("programs", &path))
         .unwrap();
     attach(&mut server, &path);
@@ -352,6 +354,7 @@ fn a_stale_socket_file_is_replaced() {
 fn a_socket_file_in_use_is_left_alone() {
     let (mut first, path, _directory) = server(|_| {});
     let error = script_loop()
+        .sockets()
         .add_unix_listener(UnixListenerConfig::new("second", &path))
         .unwrap_err();
     assert!(matches!(&error, IoError::SocketPathInUse { .. }), "{error}");
@@ -369,6 +372,7 @@ fn a_file_other_than_a_socket_is_never_removed() {
     let path = directory.path().join("thesis.txt");
     fs::write(&path, "ten years of work").unwrap();
     let error = script_loop()
+        .sockets()
         .add_unix_listener(UnixListenerConfig::new("programs", &path))
         .unwrap_err();
     assert!(matches!(&error, IoError::SocketPathTaken { .. }), "{error}");
@@ -420,6 +424,7 @@ fn attaching_without_a_listener_names_the_command_to_start() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("nobody.sock");
     let error = script_loop()
+        .sockets()
         .add_unix_client("daemon", &path, StreamLimits::default())
         .unwrap_err();
     assert!(matches!(&error, IoError::NobodyListens { .. }), "{error}");

@@ -57,6 +57,7 @@ fn packets_pass_between_the_kernel_and_a_machine_through_a_tun_device() {
     in_new_namespace(|| {
         let mut a = script_loop();
         let port = a
+            .sockets()
             .add_tun("lab", PortOrigin::Configured(0), tun("whim0", 1400))
             .unwrap();
         assert_eq!(a.machine().ports[&port].mtu, 1400);
@@ -96,7 +97,7 @@ fn the_mtu_of_a_neighbour_follows_that_of_its_route_down() {
         let mut a = script_loop();
         let config = UdpConfig::new("wire", "10.77.0.1:0".parse().unwrap())
             .neighbour("far", "10.77.0.2:5000".parse().unwrap());
-        let port = a.add_udp(config).unwrap().ports[0];
+        let port = a.sockets().add_udp(config).unwrap().ports[0];
         assert_eq!(a.machine().ports[&port].mtu, 1372);
         tun.set_mtu(1300).unwrap();
         // In one call with offload, then alone: the kernel refuses both.
@@ -131,7 +132,7 @@ fn an_icmp_packet_too_big_message_lowers_the_mtu() {
         let mut a = script_loop();
         let config = UdpConfig::new("wire", "10.77.0.1:4000".parse().unwrap())
             .neighbour("far", "10.77.0.2:5000".parse().unwrap());
-        let port = a.add_udp(config).unwrap().ports[0];
+        let port = a.sockets().add_udp(config).unwrap().ports[0];
         assert_eq!(a.machine().ports[&port].mtu, 1472);
         a.machine_mut().send(port, vec![vec![1; 1472]]);
         idle_rounds(&mut a);
@@ -190,6 +191,7 @@ fn a_full_send_queue_blocks_the_ports_and_waiting_frames_are_sent_afterwards() {
             .neighbour("far", "10.77.0.2:5000".parse().unwrap())
             .neighbour("other", "10.77.0.3:5000".parse().unwrap());
         let ports = a
+            .sockets()
             .add_udp(UdpConfig {
                 send_buffer: 1,
                 ..config
@@ -241,7 +243,7 @@ fn a_port_is_told_when_its_interface_goes_and_comes() {
             let mut a = script_loop();
             let config = UdpConfig::new("wire", bind.parse().unwrap())
                 .neighbour("far", "10.77.0.2:5000".parse().unwrap());
-            let port = a.add_udp(config).unwrap().ports[0];
+            let port = a.sockets().add_udp(config).unwrap().ports[0];
             idle_rounds(&mut a);
             // Each change is the reverse of the one before it, so that the last word alone tells whether it
             // was noticed; a kernel that is slow to settle may say more.
@@ -272,6 +274,7 @@ fn a_deleted_tun_device_takes_its_port_down() {
     in_new_namespace(|| {
         let mut a = script_loop();
         let port = a
+            .sockets()
             .add_tun("lab", PortOrigin::Configured(0), tun("whim3", 1400))
             .unwrap();
         if !ip(&["link delete whim3"]) {
@@ -308,10 +311,11 @@ fn connecting_to_a_silent_tcp_peer_times_out() {
                 StreamLimits::tlv(8800),
             )
         };
-        a.add_tcp_client(config, move |_, _, result| {
-            *seen.borrow_mut() = Some(result)
-        })
-        .unwrap();
+        a.sockets()
+            .add_tcp_client(config, move |_, _, result| {
+                *seen.borrow_mut() = Some(result)
+            })
+            .unwrap();
         until(&mut a, "the timeout", |_| outcome.borrow().is_some());
         let error = outcome.borrow_mut().take().unwrap().unwrap_err();
         assert!(matches!(&error, IoError::ConnectTimedOut { .. }), "{error}");
@@ -335,11 +339,14 @@ fn one_udp_socket_serves_many_peers_and_knows_its_source_address_for_each() {
         let mut a = script_loop();
         let config =
             UdpConfig::new("wire", "[::]:6363".parse().unwrap()).listen(InboundLimits::default());
-        let link = a.add_udp(config).unwrap();
+        let link = a.sockets().add_udp(config).unwrap();
         let add = |a: &mut whimbrel_io::EventLoop<support::Script>, address: &str| {
             let at: std::net::SocketAddr = address.parse().unwrap();
             let neighbour = Neighbour::new(address, at, PortOrigin::Configured(0));
-            let added = a.add_neighbour(link.transport, neighbour).unwrap();
+            let added = a
+                .sockets()
+                .add_neighbour(link.transport, neighbour)
+                .unwrap();
             added.expect("its address is known")
         };
         let here = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -137,7 +137,7 @@ fn a_configured_neighbour_with_an_unknown_name_delays_nothing() {
             PortOrigin::Configured(1),
         ),
     ];
-    let link = event_loop.add_udp(config).unwrap();
+    let link = event_loop.sockets().add_udp(config).unwrap();
     assert_eq!(link.ports.len(), 1);
     let info = &event_loop.machine().ports[&link.ports[0]];
     assert_eq!(info.origin, PortOrigin::Configured(1));
@@ -155,7 +155,7 @@ fn a_shared_port_uses_the_socket_that_listens() {
     let mut event_loop = script_loop();
     let bind: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
     let config = UdpConfig::new("listener", bind).listen(InboundLimits::default());
-    let link = event_loop.add_udp(config).unwrap();
+    let link = event_loop.sockets().add_udp(config).unwrap();
     let peer = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     ask(&mut event_loop, 1, udp(peer.local_addr().unwrap(), true));
     let info = until_opened(&mut event_loop, 1);

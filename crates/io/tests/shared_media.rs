@@ -30,7 +30,7 @@ fn join(interface: &str, group: &str) -> (EventLoop<Script>, PortId, SocketAddr)
     let mut event_loop = script_loop();
     let interface = Interface::find(interface).unwrap();
     let config = UdpMulticastConfig::new("neighbourhood", group.parse().unwrap(), interface);
-    let link = event_loop.add_udp_multicast(config).unwrap();
+    let link = event_loop.sockets().add_udp_multicast(config).unwrap();
     (event_loop, link.port, link.local)
 }
 
@@ -176,7 +176,8 @@ fn a_group_is_joined_when_its_interface_and_then_its_address_come() {
         let group = GROUP.parse().unwrap();
         let joined = |a: &mut EventLoop<Script>| a.snapshot().transports.len();
         assert!(
-            a.await_udp_multicast("late", group, "v0")
+            a.sockets()
+                .await_udp_multicast("late", group, "v0")
                 .unwrap()
                 .is_none()
         );
@@ -196,7 +197,11 @@ fn a_group_is_joined_when_its_interface_and_then_its_address_come() {
             matches!(&port.medium, Medium::UdpMulticast { interface, .. } if interface == "v0");
         assert!(on_it, "{port:?}");
         let no_group = "10.88.0.1:5".parse().unwrap();
-        assert!(a.await_udp_multicast("none", no_group, "v0").is_err());
+        assert!(
+            a.sockets()
+                .await_udp_multicast("none", no_group, "v0")
+                .is_err()
+        );
         drop(wire);
     });
 }
@@ -212,7 +217,7 @@ fn a_group_too_long_for_its_interface_follows_the_mtu_down_and_closes_with_its_p
             a.machine().ports[&port].mtu == 1272
         });
         assert_eq!(a.snapshot().ports[0].counters.drops.path_too_narrow, 3);
-        a.close_port(port);
+        a.sockets().close_port(port);
         assert!(a.machine().down(port) && a.snapshot().transports.is_empty());
     });
 }
@@ -225,7 +230,7 @@ fn joining_needs_a_group_address_and_an_interface_address() {
             let interface = Interface::find(interface).unwrap();
             let config = UdpMulticastConfig::new("x", group.parse().unwrap(), interface);
             let mut event_loop = script_loop();
-            let error = event_loop.add_udp_multicast(config).unwrap_err();
+            let error = event_loop.sockets().add_udp_multicast(config).unwrap_err();
             assert!(event_loop.snapshot().transports.is_empty());
             error
         };
@@ -246,7 +251,7 @@ fn ethernet(
 ) -> (EventLoop<Script>, EthernetLink) {
     let mut event_loop = script_loop();
     let config = EthernetConfig::new("wire", Interface::find(interface).unwrap(), ETHER_TYPE);
-    let link = event_loop.add_ethernet(change(config)).unwrap();
+    let link = event_loop.sockets().add_ethernet(change(config)).unwrap();
     (event_loop, link)
 }
 
@@ -300,10 +305,12 @@ fn ethernet_frames_pass_between_stations_and_inbound_peers_get_ports() {
         };
         wire.enter(0);
         let port = a
+            .sockets()
             .add_ethernet_neighbour(link_a.transport, neighbour.clone())
             .unwrap();
         assert!(a.machine().down(inbound));
         let error = a
+            .sockets()
             .add_ethernet_neighbour(link_a.transport, neighbour)
             .unwrap_err();
         assert!(
@@ -396,7 +403,7 @@ fn an_interface_without_ethernet_is_refused() {
         tun.bring_up().unwrap();
         let config = EthernetConfig::new("wire", Interface::find("whim9").unwrap(), ETHER_TYPE);
         let mut event_loop = script_loop();
-        let error = event_loop.add_ethernet(config).unwrap_err();
+        let error = event_loop.sockets().add_ethernet(config).unwrap_err();
         assert!(matches!(&error, IoError::NoEthernet { .. }), "{error}");
         assert!(event_loop.snapshot().transports.is_empty());
     });

@@ -33,7 +33,7 @@ fn tcp_server(
     let mut config =
         TcpListenerConfig::new("tcp", bind.parse().unwrap(), StreamLimits::tlv(LIMITS));
     change(&mut config);
-    let local = server.add_tcp_listener(config).unwrap().local;
+    let local = server.sockets().add_tcp_listener(config).unwrap().local;
     (server, local)
 }
 
@@ -48,6 +48,7 @@ fn connect(client: &mut EventLoop<Script>, address: SocketAddr, timeout: Duratio
         ..TcpClientConfig::new("uplink", address, StreamLimits::tlv(LIMITS))
     };
     client
+        .sockets()
         .add_tcp_client(config, move |_, _, result| {
             assert!(seen.borrow().is_none(), "told twice");
             *seen.borrow_mut() = Some(result);
@@ -87,9 +88,11 @@ fn many_packets_of_any_sizes_in_one_transmit_arrive_one_by_one_and_leave_in_few_
     let (here, there) = UnixStream::pair().unwrap();
     let (mut a, mut b) = (script_loop(), script_loop());
     let from = a
+        .sockets()
         .add_unix_stream("a", "b", here, StreamLimits::tlv(LIMITS))
         .unwrap();
     let to = b
+        .sockets()
         .add_unix_stream("b", "a", there, StreamLimits::tlv(LIMITS))
         .unwrap();
     let packets = a_thousand_packets();
@@ -126,6 +129,7 @@ fn a_close_right_after_gathered_packets_still_sends_them() {
     let (here, mut there) = UnixStream::pair().unwrap();
     let mut a = script_loop();
     let port = a
+        .sockets()
         .add_unix_stream("a", "b", here, StreamLimits::tlv(LIMITS))
         .unwrap();
     a.machine_mut().send(port, vec![block(6, b"last words")]);
@@ -141,7 +145,7 @@ fn a_close_right_after_gathered_packets_still_sends_them() {
 fn a_port_closed_from_outside_goes_down_and_its_peer_is_disconnected() {
     let (mut server, address) = tcp_server("127.0.0.1:0", |_| {});
     let (mut stream, port) = attach(&mut server, address);
-    server.close_port(port);
+    server.sockets().close_port(port);
     assert!(server.machine().down(port));
     until_disconnected(&mut server, &mut stream);
 }
@@ -223,11 +227,12 @@ fn a_connection_closed_before_it_is_up_is_reported() {
     let seen = Rc::clone(&outcome);
     let config = TcpClientConfig::new("uplink", address, StreamLimits::tlv(LIMITS));
     let id = client
+        .sockets()
         .add_tcp_client(config, move |_, _, result| {
             *seen.borrow_mut() = Some(result)
         })
         .unwrap();
-    client.close_transport(id);
+    client.sockets().close_transport(id);
     assert!(matches!(
         outcome.borrow().as_ref(),
         Some(Err(IoError::ConnectAbandoned { .. }))
@@ -243,6 +248,7 @@ fn transports_are_opened_from_another_thread_while_the_loop_runs() {
         handle
             .post_to_loop(move |event_loop| {
                 event_loop
+                    .sockets()
                     .add_tcp_client(config, |machine, _, result| {
                         machine.events.push_back(result.unwrap().0);
                     })
@@ -436,7 +442,10 @@ fn peers_beyond_the_maximum_are_refused_and_room_is_made_by_leaving() {
 fn the_error_for_a_tcp_port_in_use_names_the_command_that_shows_the_program() {
     let (_server, address) = tcp_server("127.0.0.1:0", |_| {});
     let config = TcpListenerConfig::new("second", address, StreamLimits::tlv(LIMITS));
-    let error = script_loop().add_tcp_listener(config).unwrap_err();
+    let error = script_loop()
+        .sockets()
+        .add_tcp_listener(config)
+        .unwrap_err();
     assert!(
         matches!(
             &error,
@@ -456,7 +465,7 @@ fn a_listener_that_was_stopped_with_connections_open_can_be_started_again_at_onc
     let (stream, _) = attach(&mut server, address);
     drop(server);
     let config = TcpListenerConfig::new("tcp", address, StreamLimits::tlv(LIMITS));
-    script_loop().add_tcp_listener(config).unwrap();
+    script_loop().sockets().add_tcp_listener(config).unwrap();
     drop(stream);
 }
 
@@ -471,13 +480,14 @@ fn the_socket_s_folder_is_made_and_every_user_may_connect_if_so_configured() {
         limits: StreamLimits::tlv(LIMITS),
         ..UnixListenerConfig::new("programs", &path)
     };
-    server.add_unix_listener(config).unwrap();
+    server.sockets().add_unix_listener(config).unwrap();
     assert_eq!(
         fs::metadata(&path).unwrap().permissions().mode() & 0o777,
         0o666
     );
     let mut client = script_loop();
     let port = client
+        .sockets()
         .add_unix_client("daemon", &path, StreamLimits::tlv(LIMITS))
         .unwrap();
     client.machine_mut().send(port, vec![block(5, b"hello")]);

@@ -34,11 +34,13 @@ fn pair(offload: bool) -> (EventLoop<Script>, PortId, EventLoop<Script>, PortId)
         segmentation_offload: offload,
         ..UdpConfig::new("wire", bind)
     };
-    let link_a = a.add_udp(config(any_port())).unwrap();
+    let link_a = a.sockets().add_udp(config(any_port())).unwrap();
     let link_b = b
+        .sockets()
         .add_udp(config(any_port()).neighbour("a", link_a.local))
         .unwrap();
     let port_a = a
+        .sockets()
         .add_neighbour(
             link_a.transport,
             Neighbour::new("b", link_b.local, PortOrigin::Configured(0)),
@@ -142,6 +144,7 @@ impl Machine for LossyEcho {
 fn a_ping_pong_that_retransmits_lost_frames_completes() {
     let mut echo = EventLoop::new(Clock::start(), LossyEcho::default()).unwrap();
     let server = echo
+        .sockets()
         .add_udp(UdpConfig::new("server", any_port()).listen(InboundLimits::default()))
         .unwrap();
     let pinger = Pinger {
@@ -153,6 +156,7 @@ fn a_ping_pong_that_retransmits_lost_frames_completes() {
     };
     let mut ping = EventLoop::new(Clock::start(), pinger).unwrap();
     let client = ping
+        .sockets()
         .add_udp(UdpConfig::new("client", any_port()).neighbour("s", server.local))
         .unwrap();
     assert_eq!(client.ports, [PortId(0)]);
@@ -263,7 +267,10 @@ impl CallerGate for Porter {
 fn strangers_get_no_port_and_no_more_than_they_sent() {
     let mut server = script_loop();
     let config = UdpConfig::new("server", any_port()).listen(InboundLimits::default());
-    let link = server.add_udp_with_gate(config, Box::new(Porter)).unwrap();
+    let link = server
+        .sockets()
+        .add_udp_with_gate(config, Some(Box::new(Porter)))
+        .unwrap();
     let caller = test_socket();
     for datagram in [&b"x"[..], b"may I come in?", b"let me in"] {
         caller.send_to(datagram, link.local).unwrap();
@@ -293,6 +300,7 @@ fn a_full_table_closes_the_inbound_peer_idle_for_longest() {
         evict_after: Duration::ZERO,
     };
     let link = server
+        .sockets()
         .add_udp(UdpConfig::new("server", any_port()).listen(limits))
         .unwrap();
     let clients: Vec<UdpSocket> = (0..3).map(|_| test_socket()).collect();
@@ -337,6 +345,7 @@ fn a_full_table_of_active_inbound_peers_refuses_new_ones() {
         evict_after: PATIENCE * 2,
     };
     let link = server
+        .sockets()
         .add_udp(UdpConfig::new("server", any_port()).listen(limits))
         .unwrap();
     let clients: Vec<UdpSocket> = (0..3).map(|_| test_socket()).collect();
@@ -358,6 +367,7 @@ fn an_idle_inbound_peer_goes_down_and_may_come_back() {
         ..InboundLimits::default()
     };
     let link = server
+        .sockets()
         .add_udp(UdpConfig::new("server", any_port()).listen(limits))
         .unwrap();
     let client = test_socket();
@@ -384,6 +394,7 @@ fn inbound_peers_that_never_expire_stay_until_the_machine_closes_them_and_kept_o
         evict_after: Duration::ZERO,
     };
     let link = server
+        .sockets()
         .add_udp(UdpConfig::new("server", any_port()).listen(limits))
         .unwrap();
     let clients: Vec<UdpSocket> = (0..4).map(|_| test_socket()).collect();
@@ -393,9 +404,9 @@ fn inbound_peers_that_never_expire_stay_until_the_machine_closes_them_and_kept_o
             server.machine().inbox.len() == number + 1
         });
         if number == 0 {
-            assert!(server.keep_inbound(PortId(0)));
+            assert!(server.sockets().keep_inbound(PortId(0)));
             assert!(
-                !server.keep_inbound(PortId(0)),
+                !server.sockets().keep_inbound(PortId(0)),
                 "it is no longer an inbound peer"
             );
         }
@@ -444,6 +455,7 @@ fn unknown_senders_are_counted_without_a_listener_and_empty_datagrams_are_droppe
 fn a_closed_inbound_peer_gets_a_new_port_number_when_it_comes_back() {
     let mut server = script_loop();
     let link = server
+        .sockets()
         .add_udp(UdpConfig::new("server", any_port()).listen(InboundLimits::default()))
         .unwrap();
     let client = test_socket();
@@ -471,6 +483,7 @@ fn a_closed_inbound_peer_gets_a_new_port_number_when_it_comes_back() {
 fn an_inbound_peer_that_is_configured_comes_back_as_a_neighbour_and_only_once() {
     let mut server = script_loop();
     let link = server
+        .sockets()
         .add_udp(UdpConfig::new("server", any_port()).listen(InboundLimits::default()))
         .unwrap();
     let client = test_socket();
@@ -484,6 +497,7 @@ fn an_inbound_peer_that_is_configured_comes_back_as_a_neighbour_and_only_once() 
         PortOrigin::Configured(0),
     );
     let port = server
+        .sockets()
         .add_neighbour(link.transport, neighbour.clone())
         .unwrap()
         .expect("its address is known");
@@ -496,7 +510,10 @@ fn an_inbound_peer_that_is_configured_comes_back_as_a_neighbour_and_only_once() 
     until(&mut server, "a frame", |server| {
         server.machine().frames_from(port).len() == 1
     });
-    let twice = server.add_neighbour(link.transport, neighbour).unwrap_err();
+    let twice = server
+        .sockets()
+        .add_neighbour(link.transport, neighbour)
+        .unwrap_err();
     assert!(
         matches!(&twice, IoError::DuplicateNeighbour { .. }),
         "{twice}"
@@ -512,6 +529,7 @@ fn frames_to_an_absent_peer_are_not_an_error_of_the_loop() {
         .unwrap();
     let mut a = script_loop();
     let link = a
+        .sockets()
         .add_udp(UdpConfig::new("wire", any_port()).neighbour("gone", gone))
         .unwrap();
     for number in 0..50 {
@@ -555,7 +573,7 @@ fn replies_come_from_the_address_that_the_peer_sent_to() {
     server.machine_mut().echo = true;
     let config =
         UdpConfig::new("all", "0.0.0.0:0".parse().unwrap()).listen(InboundLimits::default());
-    let port = server.add_udp(config).unwrap().local.port();
+    let port = server.sockets().add_udp(config).unwrap().local.port();
     let client = test_socket();
     // A connected socket accepts datagrams only from the address that it sent to.
     client.connect(("127.0.0.2", port)).unwrap();
@@ -572,7 +590,7 @@ fn a_socket_bound_to_all_of_ipv6_accepts_ipv4_and_shows_the_peer_s_ipv4_address(
     let mut server = script_loop();
     server.machine_mut().echo = true;
     let config = UdpConfig::new("all", "[::]:0".parse().unwrap()).listen(InboundLimits::default());
-    let port = server.add_udp(config).unwrap().local.port();
+    let port = server.sockets().add_udp(config).unwrap().local.port();
     let client = test_socket();
     client.connect(("127.0.0.1", port)).unwrap();
     client.send(b"hello").unwrap();
@@ -597,7 +615,10 @@ fn the_error_for_a_port_in_use_says_what_to_do() {
     let holder = test_socket();
     let taken = holder.local_addr().unwrap();
     let mut a = script_loop();
-    let error = a.add_udp(UdpConfig::new("uplink", taken)).unwrap_err();
+    let error = a
+        .sockets()
+        .add_udp(UdpConfig::new("uplink", taken))
+        .unwrap_err();
     assert!(matches!(&error, IoError::AddressInUse { .. }), "{error}");
     let text = error.to_string();
     for part in [
@@ -617,9 +638,9 @@ fn a_socket_waits_for_an_address_that_this_machine_does_not_have_yet() {
     for late in ["192.0.2.1:0", "[2001:db8::1]:0"] {
         let late: SocketAddr = late.parse().unwrap();
         let mut a = script_loop();
-        let link = a.add_udp(UdpConfig::new("uplink", late)).unwrap();
+        let link = a.sockets().add_udp(UdpConfig::new("uplink", late)).unwrap();
         assert_eq!(link.local.ip(), late.ip());
-        let listening = a.add_tcp_listener(TcpListenerConfig::new(
+        let listening = a.sockets().add_tcp_listener(TcpListenerConfig::new(
             "tcp",
             late,
             StreamLimits::tlv(9_000),
@@ -634,7 +655,7 @@ fn an_ipv6_neighbour_of_an_ipv4_socket_is_refused_and_nothing_stays_behind() {
     let config = UdpConfig::new("wire", any_port())
         .neighbour("fine", "127.0.0.1:9".parse::<SocketAddr>().unwrap())
         .neighbour("odd", "[::1]:9".parse::<SocketAddr>().unwrap());
-    let error = a.add_udp(config).unwrap_err();
+    let error = a.sockets().add_udp(config).unwrap_err();
     assert!(matches!(&error, IoError::FamilyMismatch { .. }), "{error}");
     assert!(a.snapshot().transports.is_empty() && a.machine().ports.is_empty());
     assert!(

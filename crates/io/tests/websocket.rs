@@ -28,7 +28,11 @@ fn server(change: impl FnOnce(&mut WebSocketLimits)) -> (EventLoop<Script>, Sock
     change(&mut limits);
     let mut server = script_loop();
     let config = WebSocketListenerConfig::new("browsers", "127.0.0.1:0".parse().unwrap(), limits);
-    let local = server.add_websocket_listener(config).unwrap().local;
+    let local = server
+        .sockets()
+        .add_websocket_listener(config)
+        .unwrap()
+        .local;
     (server, local)
 }
 
@@ -45,6 +49,7 @@ fn call(client: &mut EventLoop<Script>, address: SocketAddr) -> Outcome {
         limits: WebSocketLimits::new(MAX),
     };
     client
+        .sockets()
         .add_websocket_client(config, move |_, _, result| {
             *seen.borrow_mut() = Some(result)
         })
@@ -255,7 +260,11 @@ fn server_of_pages() -> (EventLoop<Script>, SocketAddr) {
             WebSocketLimits::new(MAX),
         )
     };
-    let local = server.add_websocket_listener(config).unwrap().local;
+    let local = server
+        .sockets()
+        .add_websocket_listener(config)
+        .unwrap()
+        .local;
     (server, local)
 }
 

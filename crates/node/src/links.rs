@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
-use whimbrel_core::PortOrigin;
+use whimbrel_core::{CallerGate, PortOrigin};
 use whimbrel_io::{
     DatagramCarrier, EthernetConfig, EthernetNeighbour, IP_PROTOCOL, InboundLimits, Interface,
     IoError, Neighbour, UdpConfig,
@@ -46,7 +46,12 @@ impl Shared<'_> {
 
     /// Returns the gate for the listener's inbound peers, whose frames have `headers` octets before
     /// them.
-    fn gate(&self, hop: &HopConfig, buffer_packets: usize, headers: usize) -> Option<Box<Gate>> {
+    fn gate(
+        &self,
+        hop: &HopConfig,
+        buffer_packets: usize,
+        headers: usize,
+    ) -> Option<Box<dyn CallerGate>> {
         let (_, listener) = self.listener()?;
         let config = HopConfig {
             mtu: self.mtu().saturating_sub(headers).max(MIN_MTU),
@@ -135,10 +140,8 @@ fn open_datagrams(
     }
     // A listener for both families has the shorter headers of IPv4.
     let is_ipv4 = carrier == DatagramCarrier::Udp || bind.is_ipv4();
-    let link = match shared.gate(hop, buffer_packets, carrier.headers(is_ipv4)) {
-        Some(gate) => event_loop.add_udp_with_gate(config, gate)?,
-        None => event_loop.add_udp(config)?,
-    };
+    let gate = shared.gate(hop, buffer_packets, carrier.headers(is_ipv4));
+    let link = event_loop.sockets().add_udp_with_gate(config, gate)?;
     Ok(match &shared.bind {
         Bind::Udp(_) => Bind::Udp(link.local),
         other => other.clone(),
@@ -178,10 +181,8 @@ fn open_ethernet(
         config.listener = number;
         config.inbound = Some(inbound_limits(listener.max_callers, hop));
     }
-    match shared.gate(hop, buffer_packets, EthernetConfig::HEADERS) {
-        Some(gate) => event_loop.add_ethernet_with_gate(config, gate)?,
-        None => event_loop.add_ethernet(config)?,
-    };
+    let gate = shared.gate(hop, buffer_packets, EthernetConfig::HEADERS);
+    event_loop.sockets().add_ethernet_with_gate(config, gate)?;
     Ok(shared.bind.clone())
 }
 

@@ -86,7 +86,7 @@ impl NameClient {
             let mut config = UdpConfig::new("gnrs", any_address_towards(&peer));
             let origin = PortOrigin::Configured(number);
             config.neighbours.push(Neighbour::new("gnrs", peer, origin));
-            event_loop.add_udp(config)?;
+            event_loop.sockets().add_udp(config)?;
         }
         Ok(NameClient {
             event_loop,

@@ -378,7 +378,9 @@ fn with_programs(
 fn node_loop(clock: Clock, node: Node<NameStore>) -> Result<NodeLoop, StartError> {
     let mut event_loop = EventLoop::new(clock, node)?;
     event_loop.follow_wall_clock(Node::set_wall_clock);
-    event_loop.follow_look_ups(Node::note_look_up_failure);
+    event_loop
+        .sockets()
+        .follow_look_ups(Node::note_look_up_failure);
     Ok(event_loop)
 }
 
@@ -570,7 +572,9 @@ fn name_server(plan: &NameServerPlan) -> Result<Running, StartError> {
         per_network: share_of_a_network(plan.max_clients),
         ..InboundLimits::default()
     };
-    let link = event_loop.add_udp(UdpConfig::new("gnrs", plan.listen).listen(limits))?;
+    let link = event_loop
+        .sockets()
+        .add_udp(UdpConfig::new("gnrs", plan.listen).listen(limits))?;
     let mut links = BTreeMap::from([("gnrs".to_owned(), Bind::Udp(link.local))]);
     for (number, (name, peer)) in (0..).zip(&plan.peers) {
         let origin = PortOrigin::Configured(number);
@@ -622,7 +626,10 @@ fn open_neighbour(
     let label = neighbour.label.clone();
     let mut config = UdpConfig::new(label.clone(), any_address_towards(&neighbour.address));
     config.neighbours.push(neighbour);
-    links.insert(label, Bind::Udp(event_loop.add_udp(config)?.local));
+    links.insert(
+        label,
+        Bind::Udp(event_loop.sockets().add_udp(config)?.local),
+    );
     Ok(())
 }
 
@@ -636,7 +643,7 @@ fn open_socket(
 ) -> Result<(), StartError> {
     make_folder_of(path)?;
     let owner_only = UnixListenerConfig::new("local", path);
-    event_loop.add_unix_listener(UnixListenerConfig {
+    event_loop.sockets().add_unix_listener(UnixListenerConfig {
         mode: group.map_or(owner_only.mode, |_| GROUP_SOCKET_MODE),
         group,
         // The greeting: whoever has said no more has asked for nothing.

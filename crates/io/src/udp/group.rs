@@ -11,7 +11,8 @@ use super::path_mtu::payload_within;
 use super::{DatagramCarrier, UdpConfig};
 use crate::interface::current_mtu;
 use crate::side::MachineSide;
-use crate::{EventLoop, Interface, IoError, TransportId};
+use crate::sockets::Sockets;
+use crate::{Interface, IoError, TransportId};
 
 /// Kernel buffers of a group, which carries little traffic.
 const BUFFER: usize = 1 << 20;
@@ -53,8 +54,8 @@ pub(crate) struct AwaitedGroup {
     interface: String,
 }
 
-impl<M: Machine + 'static> EventLoop<M> {
-    /// Joins a UDP multicast group as [`EventLoop::add_udp_multicast`] does; as soon as the machine has
+impl<M: Machine + 'static> Sockets<M> {
+    /// Joins a UDP multicast group as [`Sockets::add_udp_multicast`] does; as soon as the machine has
     /// an interface of this name with an address of the group's family, if that is later. Returns `None`
     /// while it waits.
     ///

@@ -318,9 +318,11 @@ mod tests {
         let mut event_loop = EventLoop::new(Clock::start(), Thirty(false)).unwrap();
         let config = UdpConfig::new("wire", "127.0.0.1:0".parse().unwrap());
         event_loop
+            .sockets()
             .add_udp(config.neighbour("receiver", receiver.local_addr().unwrap()))
             .unwrap();
-        let Some(Transport::Udp(endpoint)) = event_loop.transports().next() else {
+        let Some((_, Transport::Udp(endpoint))) = event_loop.sockets.transports.iter().next()
+        else {
             panic!("no UDP link")
         };
         let on: libc::c_int = 1;

@@ -74,7 +74,7 @@ impl<A: Application + 'static> Client<A> {
             _ => ProgramFace::on_stream(endpoint, application),
         };
         let mut event_loop = EventLoop::new(clock, face).map_err(ClientError::Loop)?;
-        event_loop.set_opened_limits(opened_limits());
+        event_loop.sockets().set_opened_limits(opened_limits());
         event_loop.follow_wall_clock(|face: &mut ProgramFace<A>, _, wall| {
             face.application_mut().handle_wall_clock(wall)
         });

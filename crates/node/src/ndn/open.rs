@@ -74,7 +74,7 @@ impl NdnOpened {
 
 /// Opens the sockets of `plan`. Other ports open when peers connect or management requests them.
 pub fn open_listeners(event_loop: &mut NdnLoop, plan: &NdnPlan) -> Result<NdnOpened, StartError> {
-    event_loop.set_opened_limits(opened_limits());
+    event_loop.sockets().set_opened_limits(opened_limits());
     let mut opened = NdnOpened {
         socket: Some(open_socket(
             event_loop,
@@ -96,7 +96,9 @@ pub fn open_listeners(event_loop: &mut NdnLoop, plan: &NdnPlan) -> Result<NdnOpe
                 ..UdpConfig::new("udp", address)
             };
             let gate = Box::new(event_loop.machine().gate());
-            event_loop.add_udp_with_gate(config.listen(inbound), gate)
+            event_loop
+                .sockets()
+                .add_udp_with_gate(config.listen(inbound), Some(gate))
         })?;
         opened.udp.push(link.local);
     }
@@ -107,18 +109,20 @@ pub fn open_listeners(event_loop: &mut NdnLoop, plan: &NdnPlan) -> Result<NdnOpe
                 max_connections: plan.max_faces,
                 ..TcpListenerConfig::new("tcp", address, packet_stream())
             };
-            event_loop.add_tcp_listener(config)
+            event_loop.sockets().add_tcp_listener(config)
         })?;
         opened.tcp.push(listening.local);
     }
     for address in &plan.websocket {
         let listening = on_this_machine(*address, |address| {
             let limits = WebSocketLimits::new(STREAM_PACKET);
-            event_loop.add_websocket_listener(WebSocketListenerConfig {
-                allowed_origins: plan.allowed_origins.clone(),
-                max_connections: plan.max_faces,
-                ..WebSocketListenerConfig::new("websocket", address, limits)
-            })
+            event_loop
+                .sockets()
+                .add_websocket_listener(WebSocketListenerConfig {
+                    allowed_origins: plan.allowed_origins.clone(),
+                    max_connections: plan.max_faces,
+                    ..WebSocketListenerConfig::new("websocket", address, limits)
+                })
         })?;
         opened.websocket.push(listening.local);
     }
@@ -175,7 +179,7 @@ fn open_socket(
             limits: packet_stream(),
             ..UnixListenerConfig::new("unix", path)
         };
-        event_loop.add_unix_listener(config)?;
+        event_loop.sockets().add_unix_listener(config)?;
         Ok(())
     };
     if let Some(path) = asked {
@@ -205,6 +209,7 @@ fn join_groups(
         // A configured interface must work, or come later.
         for name in &plan.interfaces {
             if event_loop
+                .sockets()
                 .await_udp_multicast(label, group, name)?
                 .is_some()
             {
@@ -218,7 +223,10 @@ fn join_groups(
                 continue;
             }
             let name = interface.name.clone();
-            match event_loop.add_udp_multicast(UdpMulticastConfig::new(label, group, interface)) {
+            match event_loop
+                .sockets()
+                .add_udp_multicast(UdpMulticastConfig::new(label, group, interface))
+            {
                 Ok(_) => opened.multicast.push(name),
                 // Of all interfaces, those that work suffice.
                 Err(error) => tracing::warn!(%error, "no multicast on {name}"),
@@ -240,7 +248,9 @@ fn join_groups(
             outlives_interface: true,
             ..EthernetConfig::new("ethernet", interface, ETHER_TYPE)
         };
-        event_loop.add_ethernet(config.group(ETHERNET_GROUP).listen(inbound))?;
+        event_loop
+            .sockets()
+            .add_ethernet(config.group(ETHERNET_GROUP).listen(inbound))?;
         if is_here {
             opened.ethernet.push(name.clone());
         }

@@ -123,7 +123,7 @@ impl ProxyLoop {
             mtu: plan.device.mtu,
         };
         let mut event_loop = EventLoop::new(clock, Gateway::new(device, face))?;
-        event_loop.set_opened_limits(opened_limits());
+        event_loop.sockets().set_opened_limits(opened_limits());
         event_loop.follow_wall_clock(|gateway: &mut ProxyGateway, _, wall| {
             use whimbrel_transport::Application;
             gateway.face_mut().proxy_mut().handle_wall_clock(wall);
