@@ -28,7 +28,7 @@ const RATE_CONTROL: &[&str] = &[
     "rate",
     "scavenger",
     "search",
-    "sender/limits",
+    "sender/control",
     "sender/thin",
     "sender/train",
     "sharing",

@@ -145,7 +145,7 @@ impl Hop {
             self.events.push_back(HopEvent::Delivered { tag });
             return;
         }
-        self.sender.queue(Parcel {
+        self.sender.transfers_mut().queue(Parcel {
             tag,
             lane,
             head,
@@ -156,19 +156,19 @@ impl Hop {
     /// Withdraws a chunk that is not yet acknowledged: to bind it anew, or to store it [MFTP §3.3].
     /// Returns `None` if it is not here. The neighbour may nevertheless have received it.
     pub fn withdraw(&mut self, _now: Time, tag: u64) -> Option<(Bytes, Bytes)> {
-        self.sender.withdraw(tag)
+        self.sender.transfers_mut().withdraw(tag)
     }
 
     /// Withdraws the chunks of a lane of which nothing has been sent. Returns their tags, in their
     /// order.
     pub fn withdraw_unbegun(&mut self, _now: Time, lane: Lane) -> Vec<u64> {
-        self.sender.withdraw_unbegun(lane)
+        self.sender.transfers_mut().withdraw_unbegun(lane)
     }
 
     /// Withdraws all chunks that are not yet acknowledged, those of each lane in the order of
     /// sending.
     pub fn withdraw_all(&mut self, _now: Time) -> Vec<(u64, Bytes, Bytes)> {
-        self.sender.withdraw_all()
+        self.sender.transfers_mut().withdraw_all()
     }
 
     /// Returns the further bytes of chunks that the owner should queue here now: enough to keep the
@@ -191,29 +191,29 @@ impl Hop {
 
     /// Returns the bytes of chunks that have not been sent.
     pub fn unsent_bytes(&self) -> usize {
-        self.sender.backlog()
+        self.sender.transfers().backlog()
     }
 
     /// Returns the bytes per second that the path delivers, as far as that is known.
     pub fn delivery_rate(&self) -> Option<u64> {
-        Some(self.sender.rate()).filter(|rate| *rate > 0)
+        Some(self.sender.control().rate()).filter(|rate| *rate > 0)
     }
 
     /// Returns true while it is being found out whether a new path is slow, which takes a round trip,
     /// or two if it is.
     pub fn is_measuring(&self) -> bool {
-        self.sender.is_measuring()
+        self.sender.control().is_measuring()
     }
 
     /// Returns the round trip of the path without a queue, as far as that is known.
     pub fn min_rtt(&self) -> Option<Duration> {
-        self.sender.min_rtt()
+        self.sender.control().min_rtt()
     }
 
     /// Returns the silence after which a neighbour that has something to answer is suspect, as far
     /// as a round trip is known: 1.25 smoothed round trips and four times their variation.
     pub fn suspicion(&self) -> Option<Duration> {
-        self.sender.suspicion()
+        self.sender.control().suspicion()
     }
 
     /// One frame arrived from the neighbour. Bad frames are counted in [`HopStats::drops`].
@@ -264,7 +264,7 @@ impl Hop {
     fn standing(&self) -> Standing {
         Standing {
             window: self.receiver.window(),
-            first_hop_id: self.sender.first_wire_ids().1,
+            first_hop_id: self.sender.transfers().first_wire_ids().1,
         }
     }
 
@@ -328,8 +328,8 @@ impl Hop {
 
     /// Handles a deadline of [`Hop::poll_timeout`]. Early or repeated calls do no harm.
     pub fn handle_timeout(&mut self, now: Time, budget: &mut PacketBudget) {
-        let waiting = self.sender.has_work();
-        self.session.set_patience(self.sender.suspicion());
+        let waiting = self.sender.transfers().has_work();
+        self.session.set_patience(self.sender.control().suspicion());
         self.session.handle_timeout(now, &self.config, waiting);
         self.receiver.handle_timeout(now, budget);
         self.receiver.look_at(budget);
@@ -340,9 +340,9 @@ impl Hop {
             .handle_timeout(now, &mut self.stats, &mut self.events);
         let sending = Sending {
             attempts: self.sender.attempts(),
-            rtt: self.sender.smoothed_rtt(),
-            rarest: self.sender.question_interval(),
-            waiting: self.sender.has_work(),
+            rtt: self.sender.control().rtt.smoothed(),
+            rarest: self.sender.control().question_interval(),
+            waiting: self.sender.transfers().has_work(),
             acknowledged: self.sender.is_acknowledged(),
         };
         let expecting = self.receiver.arriving() > 0;
@@ -377,7 +377,7 @@ impl Hop {
     /// the chunks that are not yet acknowledged, in the order of sending.
     pub fn close(mut self, _now: Time, budget: &mut PacketBudget) -> Vec<(u64, Bytes, Bytes)> {
         self.receiver.clear(budget);
-        self.sender.withdraw_all()
+        self.sender.transfers_mut().withdraw_all()
     }
 
     /// Appends the next frames to `buffer`: `(bytes appended, segment size)` as in
@@ -389,7 +389,7 @@ impl Hop {
         buffer: &mut Vec<u8>,
     ) -> Option<(usize, Option<usize>)> {
         let start = buffer.len();
-        let waiting = self.sender.has_work();
+        let waiting = self.sender.transfers().has_work();
         let about = (&self.config, self.standing());
         let written = if (self.session).poll_message(now, about, waiting, buffer) {
             (buffer.len() - start, None)
@@ -437,7 +437,7 @@ impl Hop {
         }
         let of_liveness = self.liveness.poll_timeout(
             &self.config,
-            self.sender.question_interval(),
+            self.sender.control().question_interval(),
             self.receiver.arriving() > 0,
         );
         let next = Deadline::earlier(next, of_liveness);

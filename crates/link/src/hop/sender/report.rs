@@ -22,14 +22,15 @@ impl Sender {
     ) -> Result<(), Disbelief> {
         let about = cack
             .chunk
-            .map(|(wire, progress)| (self.unwrap(wire), progress));
+            .map(|(wire, progress)| (self.transfers.unwrap(wire), progress));
         let current = about.filter(|(id, progress)| {
-            self.active.get(id).is_some_and(|chunk| {
+            self.transfers.active.get(id).is_some_and(|chunk| {
                 cack.clock >= chunk.reported_at
                     && !matches!(progress, Progress::Refused if chunk.room == Room::Refused)
             })
         });
-        if current.is_some_and(|(id, progress)| !self.active[&id].is_plausible(&progress)) {
+        if current.is_some_and(|(id, progress)| !self.transfers.active[&id].is_plausible(&progress))
+        {
             return Err(Disbelief::False);
         }
         self.is_acknowledged = true;
@@ -40,16 +41,13 @@ impl Sender {
                 Ok(answered) => {
                     answer = Some(answered);
                     self.follow_marks(events);
-                    self.note_pair(cack.number, cack.clock);
+                    self.control.note_pair(cack.number, cack.clock);
                 }
                 Err(Disbelief::False) => return Err(Disbelief::False),
                 Err(Disbelief::Late) => late = Some(Disbelief::Late),
             }
         }
-        if cack.clock >= self.window_at {
-            self.window = cack.window;
-            self.window_at = cack.clock;
-        }
+        self.transfers.window.state(cack.window, cack.clock);
         let mut arrived = false;
         if let Some((id, progress)) = current {
             let lost_before = answer.as_ref().map(|answered| answered.lost_before);
@@ -105,7 +103,7 @@ impl Sender {
         stats: &mut HopStats,
     ) -> Result<Answered, Disbelief> {
         let mut unheard = Vec::new();
-        let active = &mut self.active;
+        let active = &mut self.transfers.active;
         let is_about =
             |record: Option<u64>| record.map(|id| id as u32) == about.map(|id| id as u32);
         let lost = |number, about: Option<u64>| {
@@ -115,11 +113,11 @@ impl Sender {
         let mut answered =
             self.feedback
                 .answer(now, cack.number, is_about, cack.received, cack.clock, lost)?;
-        forget_question(&mut self.active, cack.number, answered.about);
+        forget_question(&mut self.transfers.active, cack.number, answered.about);
         self.attempts = 0;
         self.timer_from = now;
-        self.rtt.sample(answered.sample.rtt);
-        let smooth = self.rtt.smoothed().unwrap_or_default();
+        self.control.rtt.sample(answered.sample.rtt);
+        let smooth = self.control.rtt.smoothed().unwrap_or_default();
         stats.spurious_resends += u64::from(self.feedback.spurious(
             cack.spurious,
             smooth,
@@ -129,15 +127,17 @@ impl Sender {
             // A rate measured over the outage says nothing about the path.
             answered.sample.delivery = None;
         }
-        let packets = answered.sample.acked as f64 / self.limits.frame as f64;
+        let packets = answered.sample.acked as f64 / self.control.frame as f64;
         let report = cack.ecn.unwrap_or_default();
         let marks = self.marks.answered(answered.sent_at, report, packets);
         answered.sample.marked = marks > 0;
         stats.marks_reported += u64::from(marks);
-        self.law.on_answer(now, &answered.sample);
-        self.follow_train(now, cack);
-        self.update_pace();
-        unheard.into_iter().for_each(|id| self.arrange_query(id));
+        self.control.law.on_answer(now, &answered.sample);
+        self.control.follow_train(now, cack);
+        self.control.update_pace();
+        unheard
+            .into_iter()
+            .for_each(|id| self.transfers.arrange_query(id));
         Ok(answered)
     }
 
@@ -155,7 +155,7 @@ impl Sender {
         stats: &mut HopStats,
         events: &mut VecDeque<HopEvent>,
     ) -> bool {
-        let Some(chunk) = self.active.get_mut(&id) else {
+        let Some(chunk) = self.transfers.active.get_mut(&id) else {
             return false;
         };
         chunk.reported_at = clock;
@@ -165,6 +165,7 @@ impl Sender {
             Progress::Complete => {
                 full = chunk.complete();
                 if let Some(chunk) = self
+                    .transfers
                     .remove(id)
                     .filter(|chunk| chunk.fate != Fate::Withdrawn)
                 {
@@ -176,30 +177,35 @@ impl Sender {
                 }
             }
             Progress::Cancelled => {
-                if let Some(chunk) = self.remove(id).filter(|chunk| chunk.fate == Fate::Recut) {
-                    self.queue.push_front(chunk.parcel);
+                if let Some(chunk) = self
+                    .transfers
+                    .remove(id)
+                    .filter(|chunk| chunk.fate == Fate::Recut)
+                {
+                    self.transfers.queue.push_front(chunk.parcel);
                 }
             }
             Progress::Refused => {
                 stats.refusals_received += 1;
-                self.set_room(id, Room::Refused);
+                self.transfers.set_room(id, Room::Refused);
                 let attempt = self.ask_again.map_or(0, |(_, attempt)| attempt);
                 self.ask_again
-                    .get_or_insert((now + self.ask_again_after(attempt), attempt));
+                    .get_or_insert((now + self.control.ask_again_after(attempt), attempt));
             }
             Progress::Held { start, bitmap, cut } => {
                 if chunk.room != Room::Given {
-                    self.set_room(id, Room::Given);
+                    self.transfers.set_room(id, Room::Given);
                     // The notice about another chunk may still be lost.
-                    self.ask_again = (self.refused > 0).then(|| (now + self.ask_again_after(0), 0));
+                    self.ask_again = (self.transfers.refused > 0)
+                        .then(|| (now + self.control.ask_again_after(0), 0));
                 }
-                if let Some(chunk) = self.active.get_mut(&id) {
+                if let Some(chunk) = self.transfers.active.get_mut(&id) {
                     full = chunk.report(start, bitmap, cut, lost_before).full;
                 }
-                self.classify(id);
+                self.transfers.classify(id);
             }
         }
-        self.arrange_query(id);
+        self.transfers.arrange_query(id);
         is_large && full > 0
     }
 }

@@ -10,24 +10,10 @@ use core::time::Duration;
 
 use whimbrel_core::Time;
 
-use super::Sender;
-use crate::hop::pacing::bytes_in;
-use crate::hop::wire::Cack;
-
 /// Pace of a train, as a multiple of the pace of start-up. A train that is a quarter faster than
 /// the path is spread visibly, so the path's rate is seen while the window is a third of what the
 /// path holds.
 const GAIN: f64 = 3.0;
-/// A train is one part in this many of the window, because all of it may wait in the queue ...
-const SHARE: u64 = 8;
-/// ... and, once the path's rate has shown, no more than it carries in this time, which is enough
-/// to see it again; ...
-const LONGEST_ARRIVAL: Duration = Duration::from_millis(2);
-/// ... but at least this many packets.
-const FEWEST_PACKETS: u64 = 8;
-/// On shorter round trips the queue is seen soon enough, and a pause of the receiving program would
-/// look like a slow path.
-const SHORTEST_RTT: Duration = Duration::from_millis(5);
 /// Trains that arrive within a shorter time show the receiver's batches, or a path that is much
 /// faster.
 const SHORTEST_ARRIVAL: Duration = Duration::from_micros(300);
@@ -93,7 +79,7 @@ pub(super) struct Train {
 
 impl Train {
     /// Begins a train of so many bytes with the next frame.
-    fn begin(&mut self, bytes: u64) {
+    pub(super) fn begin(&mut self, bytes: u64) {
         self.state = State::Due { bytes };
     }
 
@@ -106,7 +92,7 @@ impl Train {
     }
 
     /// Returns true until all of it has been sent.
-    fn is_open(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         !matches!(self.state, State::None | State::Sent { .. })
     }
 
@@ -176,7 +162,7 @@ impl Train {
 
     /// Handles the answer to CSYN `number`: the neighbour had `received` bytes when it arrived, at
     /// `clock`. Returns what the train has shown if it has arrived or is lost.
-    fn answered(&mut self, number: u32, received: u64, clock: u64) -> Option<Shown> {
+    pub(super) fn answered(&mut self, number: u32, received: u64, clock: u64) -> Option<Shown> {
         let State::Sent {
             first,
             last,
@@ -212,63 +198,6 @@ impl Train {
             true => Some(Shown::Rate(rate)),
             false => Some(Shown::More(rate)),
         }
-    }
-}
-
-impl Sender {
-    /// Begins the next train if there is something to find out: in start-up always, later in a probe
-    /// for bandwidth while the sender has a part of the path only, or once had.
-    pub(super) fn begin_train(&mut self) {
-        let rtt = self.law.estimate().min_rtt().unwrap_or_default();
-        let frame = self.limits.frame as u64;
-        let window = self.law.window(0);
-        let is_short = rtt < SHORTEST_RTT || window < 2 * FEWEST_PACKETS * frame;
-        if is_short || self.is_thin() || !self.law.sends_trains() {
-            self.law.lift_bound();
-            self.end_train();
-            return;
-        }
-        if !self.law.wants_train() {
-            self.end_train();
-            return;
-        }
-        let most = match (self.law.is_starting(), self.law.shown()) {
-            (true, None) => u64::MAX,
-            (true, Some(rate)) => bytes_in(LONGEST_ARRIVAL, rate as u64),
-            (false, _) => 0,
-        };
-        let least = FEWEST_PACKETS * frame;
-        self.train.begin((window / SHARE).min(most).max(least));
-        self.update_pace();
-    }
-
-    /// Gives a train up: what it would show is not the path.
-    pub(super) fn end_train(&mut self) {
-        if self.train.is_begun() {
-            self.train.end();
-            self.update_pace();
-        }
-    }
-
-    /// Gives a train up if it has not all been sent.
-    pub(super) fn interrupt_train(&mut self) {
-        if self.train.is_open() {
-            self.end_train();
-        }
-    }
-
-    /// Draws the conclusion from an answer about a train, and begins the next one.
-    pub(super) fn follow_train(&mut self, now: Time, cack: &Cack<'_>) {
-        match self.train.answered(cack.number, cack.received, cack.clock) {
-            Some(Shown::Rate(rate)) => self.law.on_train(now, rate, true),
-            Some(Shown::More(rate)) => self.law.on_train(now, rate, false),
-            Some(Shown::Fast) => self.law.lift_bound(),
-            Some(Shown::Nothing) => {}
-            None if self.train.is_open() && !self.law.wants_train() => {}
-            None if !self.train.is_begun() && self.law.wants_train() => {}
-            None => return,
-        }
-        self.begin_train();
     }
 }
 

@@ -5,16 +5,13 @@ use std::collections::VecDeque;
 use whimbrel_core::Time;
 
 use super::Sender;
-use super::limits::MAX_LANES_BEGUN;
+use super::control::INITIAL_PACKETS;
 use super::report::forget_question;
 use crate::hop::event::HopEvent;
-use crate::hop::lanes::Lane;
-use crate::hop::outbound::{Fate, OutboundChunk, Parcel, Room};
+use crate::hop::outbound::{Fate, Room};
 use crate::hop::stats::HopStats;
 use crate::hop::wire::{About, Csyn, Envelope, carry_question, encode_csyn, encode_mtu_probe};
 
-/// Bytes of chunks for which room is requested ahead, beyond the capacity of the path.
-const ASK_AHEAD: usize = 256 << 10;
 /// Bound of the probes of the path MTU whose answers are recognised.
 const MAX_PATH_PROBES: usize = 32;
 
@@ -30,7 +27,8 @@ impl Sender {
         events: &mut VecDeque<HopEvent>,
     ) -> Option<(usize, Option<usize>)> {
         if !self.suspended {
-            self.start_chunks(events);
+            self.transfers
+                .begin_chunks(&self.control, self.overhead, events);
         }
         let start = buffer.len();
         if self.write_due_csyn(now, envelope, buffer, stats) {
@@ -58,10 +56,10 @@ impl Sender {
         stats: &mut HopStats,
     ) -> Option<(usize, Option<usize>)> {
         let start = buffer.len();
-        if !self.has_data() {
+        if !self.transfers.has_data() {
             if self.feedback.inflight() < self.cap_now() {
                 self.feedback.note_limited();
-                self.interrupt_train();
+                self.control.interrupt_train();
             }
             return None;
         }
@@ -70,15 +68,15 @@ impl Sender {
         if room == 0 {
             return self.write_question_of_flight(now, envelope, buffer, stats);
         }
-        let allowance = self.pacer.allowance(now)?.min(room);
+        let allowance = self.control.pacer.allowance(now)?.min(room);
         let (mut segment, mut frames, mut aligned) = (0, 0, true);
-        let per_csyn = self.packets_per_csyn();
+        let per_csyn = self.control.packets_per_csyn();
         while aligned && frames < max_segments.max(1) && ((buffer.len() - start) as u64) < allowance
         {
-            let Some(id) = self.next_with_data() else {
+            let Some(id) = self.transfers.sendable.next() else {
                 break;
             };
-            let Some(chunk) = self.active.get_mut(&id) else {
+            let Some(chunk) = self.transfers.active.get_mut(&id) else {
                 break;
             };
             let Some(len) = chunk
@@ -91,24 +89,26 @@ impl Sender {
             aligned = len == segment;
             let (unsent, frame) = (chunk.unsent_bytes(), buffer.len());
             let resent = chunk.write_next(envelope, id as u32, self.feedback.order(), buffer)?;
-            self.unsent_bytes -= unsent - chunk.unsent_bytes();
-            self.sendable.spend(chunk.parcel.lane, len as u64, resent);
+            self.transfers.unsent_bytes -= unsent - chunk.unsent_bytes();
+            self.transfers
+                .sendable
+                .spend(chunk.parcel.lane, len as u64, resent);
             self.feedback.data_sent(len as u64);
             self.path.frame_sent(len);
             self.last_data = id;
             frames += 1;
             stats.data_sent += 1;
             stats.data_resent += u64::from(resent);
-            self.classify(id);
-            self.arrange_query(id);
+            self.transfers.classify(id);
+            self.transfers.arrange_query(id);
             let in_turn = u64::from(self.feedback.since_csyn().0) >= per_csyn;
-            let ends_train = self.train.frame_sent(len as u64);
+            let ends_train = self.control.train.frame_sent(len as u64);
             if in_turn || ends_train || self.feedback.inflight() >= cap {
-                self.csyn_due.insert(id);
+                self.transfers.csyn_due.insert(id);
             }
             // A CSYN carried by a large frame is lost with it.
             let carries = self.feedback.is_next_near() && !self.path.is_suspicious();
-            if self.csyn_due.contains(&id) && carries {
+            if self.transfers.csyn_due.contains(&id) && carries {
                 let (number, _) = self.note_question(now, Some(id));
                 carry_question(buffer, frame, number as u8);
                 stats.csyn_carried += 1;
@@ -119,9 +119,9 @@ impl Sender {
         if frames == 0 {
             return None;
         }
-        self.pacer.spend(now, (buffer.len() - start) as u64);
-        if self.train.is_begun() {
-            self.update_pace();
+        self.control.pacer.spend(now, (buffer.len() - start) as u64);
+        if self.control.train.is_begun() {
+            self.control.update_pace();
         }
         if aligned
             && frames < max_segments
@@ -145,7 +145,7 @@ impl Sender {
             return None;
         }
         let start = buffer.len();
-        let about = Some(self.last_data).filter(|id| self.active.contains_key(id));
+        let about = Some(self.last_data).filter(|id| self.transfers.active.contains_key(id));
         self.write_csyn(now, envelope, about, buffer, stats);
         Some((buffer.len() - start, None))
     }
@@ -159,7 +159,7 @@ impl Sender {
         stats: &mut HopStats,
     ) -> bool {
         let checks = self.path.is_suspicious();
-        let Some(len) = self.path.poll_probe(now, self.rtt.timeout()) else {
+        let Some(len) = self.path.poll_probe(now, self.control.rtt.timeout()) else {
             return false;
         };
         let number = self.number_probe(now);
@@ -181,7 +181,7 @@ impl Sender {
         buffer: &mut Vec<u8>,
         stats: &mut HopStats,
     ) -> bool {
-        let about = self.csyn_due.first().copied();
+        let about = self.transfers.csyn_due.first().copied();
         if about.is_none() && !self.probe_due {
             return false;
         }
@@ -207,24 +207,25 @@ impl Sender {
         if self.feedback.unanswered() == 0 {
             self.timer_from = now;
         }
-        let (active, mut forgotten) = (&mut self.active, None);
+        let (active, mut forgotten) = (&mut self.transfers.active, None);
         let lost = |number, about| {
             forget_question(active, number, about);
             forgotten = about;
         };
-        let number = (self.feedback).csyn_sent(now, about, self.path.mark(), lost);
-        self.train.asked(now, number);
+        let number = self.feedback.csyn_sent(now, about, self.path.mark(), lost);
+        self.control.train.asked(now, number);
         self.ask_again_about(forgotten);
         self.probe_due = false;
-        let chunk = about.and_then(|id| self.active.get_mut(&id).map(|chunk| (id, chunk)));
+        let chunk =
+            about.and_then(|id| self.transfers.active.get_mut(&id).map(|chunk| (id, chunk)));
         let about = chunk.map(|(id, chunk)| {
-            self.csyn_due.remove(&id);
+            self.transfers.csyn_due.remove(&id);
             chunk.asked = Some(number);
             let window = self.feedback.reordering_window();
             if !window.is_zero() && !chunk.tailed && chunk.room == Room::Given && chunk.is_waiting()
             {
                 chunk.tailed = true;
-                self.tails.set(id, now + window);
+                self.transfers.tails.set(id, now + window);
             }
             About {
                 hop_id: id as u32,
@@ -237,12 +238,12 @@ impl Sender {
 
     /// Numbers a probe of the path that is sent now.
     pub(super) fn number_probe(&mut self, now: Time) -> u32 {
-        let (active, mut forgotten) = (&mut self.active, None);
+        let (active, mut forgotten) = (&mut self.transfers.active, None);
         let lost = |number, about| {
             forget_question(active, number, about);
             forgotten = about;
         };
-        let number = (self.feedback).mtu_probe_sent(now, self.path.mark(), lost);
+        let number = self.feedback.mtu_probe_sent(now, self.path.mark(), lost);
         self.ask_again_about(forgotten);
         number
     }
@@ -253,53 +254,42 @@ impl Sender {
         if let Some(id) = forgotten
             && !self.suspended
         {
-            self.arrange_query(id);
+            self.transfers.arrange_query(id);
         }
     }
 
-    /// Splits the next chunks and requests room ahead, so that their turn starts without a pause.
-    pub(super) fn start_chunks(&mut self, events: &mut VecDeque<HopEvent>) {
-        while let Some(parcel) = self.next_to_begin() {
-            if parcel.len() > self.limits.chunk {
-                events.push_back(HopEvent::TooLarge {
-                    tag: parcel.tag,
-                    head: parcel.head,
-                    body: parcel.body,
-                });
-                continue;
-            }
-            match OutboundChunk::new(parcel, (self.limits.frame, self.overhead), Room::Asked) {
-                Ok(chunk) => self.start(chunk),
-                Err(parcel) => {
-                    events.push_back(HopEvent::TooLarge {
-                        tag: parcel.tag,
-                        head: parcel.head,
-                        body: parcel.body,
-                    });
-                }
-            }
+    /// Writes the due probes of a pair. Returns the bytes of each, or `None` if none is due.
+    pub(super) fn write_pair(
+        &mut self,
+        now: Time,
+        envelope: Envelope,
+        max_segments: usize,
+        buffer: &mut Vec<u8>,
+        stats: &mut HopStats,
+    ) -> Option<usize> {
+        let due = self.control.first_rate.due.min(max_segments.max(1));
+        if due > 0 {
+            // The driver's or the neighbour's limit may have fallen since the pair was planned.
+            let rate = &mut self.control.first_rate;
+            rate.large = rate.large.min(self.control.frame);
+            rate.bytes = rate.bytes.min(self.control.frame);
         }
+        for _ in 0..due {
+            let number = self.number_probe(now);
+            encode_mtu_probe(envelope, number, self.control.first_rate.bytes, buffer);
+            self.control.first_rate.numbers[2 - self.control.first_rate.due] = number;
+            self.control.first_rate.due -= 1;
+            stats.csyn_sent += 1;
+        }
+        (due > 0).then_some(self.control.first_rate.bytes)
     }
 
-    /// Returns the next chunk to begin, if one may be begun.
-    fn next_to_begin(&mut self) -> Option<Parcel> {
-        let oldest = self.active.first_key_value().map(|(id, _)| *id);
-        if self.next_id - oldest.unwrap_or(self.next_id) >= self.limits.memory {
-            return None;
-        }
-        if self.active.len() < self.most_begun(Lane::Urgent)
-            && let Some(urgent) = self.queue.pop_urgent()
-        {
-            return Some(urgent);
-        }
-        if self.refused > 0 || self.active.len() >= self.most_begun(Lane::DEFAULT) {
-            None
-        } else if self.unsent_bytes < ASK_AHEAD + self.flight() {
-            self.queue.pop()
-        } else if self.queue.lanes_begun() < MAX_LANES_BEGUN {
-            self.queue.pop_new()
-        } else {
-            None
-        }
+    /// Returns the bytes that may be in flight now; for urgent packets a little more.
+    pub(super) fn cap_now(&self) -> u64 {
+        let more = match self.transfers.sendable.is_urgent() {
+            true => INITIAL_PACKETS / 4 * self.control.frame as u64,
+            false => 0,
+        };
+        self.control.inflight_cap().saturating_add(more)
     }
 }
