@@ -18,11 +18,11 @@ use crate::stream::{Framing, Origin, StreamConnection};
 use crate::tcp::{Becomes, Connecting, listen};
 use crate::transport::Transport;
 use crate::tun::TunPort;
-use crate::udp::UdpEndpoint;
+use crate::udp::{AwaitedGroup, UdpEndpoint};
 use crate::websocket::OriginGate;
 use crate::{
-    EthernetConfig, EthernetLink, EthernetNeighbour, IoError, Listening, Neighbour, StreamLimits,
-    TcpClientConfig, TcpListenerConfig, TransportId, TunDevice, UdpConfig, UdpLink,
+    EthernetConfig, EthernetLink, EthernetNeighbour, Interface, IoError, Listening, Neighbour,
+    StreamLimits, TcpClientConfig, TcpListenerConfig, TransportId, TunDevice, UdpConfig, UdpLink,
     UdpMulticastConfig, UdpMulticastLink, UnixListenerConfig, WebSocketClientConfig,
     WebSocketListenerConfig,
 };
@@ -164,6 +164,56 @@ impl<M: Machine + 'static> Sockets<M> {
             port,
             local,
         })
+    }
+
+    /// Joins a UDP multicast group as [`Sockets::add_udp_multicast`] does; as soon as the machine has
+    /// an interface of this name with an address of the group's family, if that is later. Returns `None`
+    /// while it waits.
+    ///
+    /// # Errors
+    ///
+    /// If the group cannot be joined for another reason, such as an address that is no group's.
+    pub fn await_udp_multicast(
+        &mut self,
+        label: impl Into<String>,
+        group: SocketAddr,
+        interface: &str,
+    ) -> Result<Option<UdpMulticastLink>, IoError> {
+        let awaited = AwaitedGroup {
+            label: label.into(),
+            group,
+            interface: interface.to_owned(),
+        };
+        match self.join_awaited(&awaited) {
+            Err(error) if awaited.may_come(&error) => {
+                tracing::warn!(%error, "a multicast group waits for its interface");
+                self.watch_routes();
+                self.awaited_groups.push(awaited);
+                Ok(None)
+            }
+            outcome => outcome.map(Some),
+        }
+    }
+
+    fn join_awaited(&mut self, awaited: &AwaitedGroup) -> Result<UdpMulticastLink, IoError> {
+        let AwaitedGroup {
+            label,
+            group,
+            interface,
+        } = awaited;
+        let interface = Interface::find(interface)?;
+        self.add_udp_multicast(UdpMulticastConfig::new(label, *group, interface))
+    }
+
+    /// Joins the groups whose interfaces have come.
+    pub(crate) fn join_awaited_groups(&mut self) {
+        for awaited in core::mem::take(&mut self.awaited_groups) {
+            match self.join_awaited(&awaited) {
+                Ok(_) => {}
+                Err(error) if awaited.may_come(&error) => self.awaited_groups.push(awaited),
+                Err(error) => tracing::error!(%error, "a multicast group is not joined"),
+            }
+        }
     }
 
     /// Opens a packet socket on an interface. The group and the neighbours are up at once, inbound

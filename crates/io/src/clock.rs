@@ -1,5 +1,6 @@
 //! Real time for machines.
 
+use std::num::NonZeroU64;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use whimbrel_core::{Time, WallClock};
@@ -83,6 +84,14 @@ impl WallWatch {
         }
         self.wall = self.wall.shifted(step);
         Some(self.wall)
+    }
+}
+
+/// Makes this thread's sleeps end on time rather than up to 50 microseconds late (prctl(2),
+/// PR_SET_TIMERSLACK). Pacing depends on it.
+pub(crate) fn sharpen_timers() {
+    if let Err(error) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)) {
+        tracing::debug!(%error, "cannot sharpen timers");
     }
 }
 

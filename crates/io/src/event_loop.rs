@@ -8,12 +8,13 @@ use whimbrel_core::{Machine, Time, WallClock};
 
 use crate::clock::WallWatch;
 use crate::counters::{LoopCounters, Snapshot};
-use crate::handle::Mailbox;
+use crate::mailbox::Mailbox;
+use crate::names::Answers;
 use crate::poller::Poller;
 use crate::signals::StopSignals;
 use crate::sockets::Sockets;
 use crate::transport::PREFIX;
-use crate::{Clock, IoError, LoopHandle};
+use crate::{Clock, IoError};
 
 pub(crate) const WAKE_TOKEN: u64 = u64::MAX;
 pub(crate) const SIGNAL_TOKEN: u64 = u64::MAX - 1;
@@ -23,12 +24,21 @@ const TRANSMIT_BUFFER: usize = 128 << 10;
 /// Tells the machine a new wall clock.
 pub(crate) type OnWallClock<M> = Box<dyn FnMut(&mut M, Time, WallClock)>;
 
+type MachineWork<M> = dyn FnOnce(&mut M, Time) + Send;
+type LoopWork<M> = dyn FnOnce(&mut EventLoop<M>) + Send;
+
+/// Work for the loop's thread.
+pub(crate) enum Task<M: Machine> {
+    Machine(Box<MachineWork<M>>),
+    EventLoop(Box<LoopWork<M>>),
+}
+
 /// Drives one machine over real sockets, on the thread that calls [`EventLoop::run`].
 pub struct EventLoop<M: Machine> {
     pub(crate) sockets: Sockets<M>,
     /// Slots whose transports have output to write at the end of the round.
     pub(crate) gathered: Vec<usize>,
-    pub(crate) mailbox: Arc<Mailbox<M>>,
+    pub(crate) mailbox: Arc<Mailbox<Task<M>>>,
     pub(crate) signals: Option<StopSignals>,
     pub(crate) transmit_buffer: Vec<u8>,
     pub(crate) counters: LoopCounters,
@@ -37,7 +47,7 @@ pub struct EventLoop<M: Machine> {
     pub(crate) wall_watch: Option<(WallWatch, OnWallClock<M>)>,
 }
 
-impl<M: Machine> EventLoop<M> {
+impl<M: Machine + 'static> EventLoop<M> {
     /// Returns a loop without transports. Loops of one process share a clock so that they agree
     /// about time.
     pub fn new(clock: Clock, machine: M) -> Result<EventLoop<M>, IoError> {
@@ -48,8 +58,13 @@ impl<M: Machine> EventLoop<M> {
             .add(&*mailbox, WAKE_TOKEN)
             .map_err(failed("watch its wake-up"))?;
         let handle = LoopHandle(Arc::clone(&mailbox));
+        let answers: Answers = Arc::new(move |ticket, found| {
+            // A post fails only after the loop has ended.
+            let _ =
+                handle.post_to_loop(move |it: &mut Self| it.sockets.name_answered(ticket, found));
+        });
         Ok(EventLoop {
-            sockets: Sockets::new(clock, machine, poller, handle)?,
+            sockets: Sockets::new(clock, machine, poller, answers)?,
             gathered: Vec::new(),
             mailbox,
             signals: None,
@@ -139,7 +154,7 @@ impl<M: Machine> EventLoop<M> {
     {
         /// The time that a stopping loop gives peers to read its last output.
         const STOP_GRACE: Duration = Duration::from_millis(500);
-        crate::rounds::sharpen_timers();
+        crate::clock::sharpen_timers();
         while !self.mailbox.stop_wanted() {
             self.round(None, &mut on_event)?;
         }
@@ -180,5 +195,45 @@ impl<M: Machine> fmt::Debug for EventLoop<M> {
             .field("transports", &self.sockets.transports.iter().count())
             .field("counters", &self.counters)
             .finish_non_exhaustive()
+    }
+}
+
+/// A handle to a running [`EventLoop`] for any thread: posts work and stops the loop.
+pub struct LoopHandle<M: Machine>(pub(crate) Arc<Mailbox<Task<M>>>);
+
+impl<M: Machine> Clone for LoopHandle<M> {
+    fn clone(&self) -> Self {
+        LoopHandle(Arc::clone(&self.0))
+    }
+}
+
+impl<M: Machine> fmt::Debug for LoopHandle<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoopHandle")
+            .field("stop_wanted", &self.0.stop_wanted())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> LoopHandle<M> {
+    /// Runs `task` on the loop's thread with the machine and the current time, then drains the
+    /// machine. Tasks run in the order of their posting.
+    pub fn post(&self, task: impl FnOnce(&mut M, Time) + Send + 'static) -> Result<(), IoError> {
+        self.0.push(Task::Machine(Box::new(task)))
+    }
+
+    /// Runs `task` on the loop's thread with the loop itself, to add and remove transports or to
+    /// take a snapshot.
+    pub fn post_to_loop(
+        &self,
+        task: impl FnOnce(&mut EventLoop<M>) + Send + 'static,
+    ) -> Result<(), IoError> {
+        self.0.push(Task::EventLoop(Box::new(task)))
+    }
+
+    /// Asks the loop to stop: [`EventLoop::run`] writes unsent output for a bounded time and
+    /// returns.
+    pub fn stop(&self) {
+        self.0.stop();
     }
 }

@@ -7,9 +7,8 @@
 //! | module | holds |
 //! |---|---|
 //! | [`clock`] | [`Clock`]: monotonic time since the start of the process, and the Unix time of that start |
-//! | [`event_loop`] | [`EventLoop`]: construction, rounds, graceful stop |
+//! | [`event_loop`] | [`EventLoop`]: construction, rounds, graceful stop; [`LoopHandle`]: posts work and stops the loop from other threads |
 //! | [`Sockets`] | what is attached to a loop: sockets, listeners, connections, devices |
-//! | [`handle`] | [`LoopHandle`]: posts work and stops the loop from other threads |
 //! | [`udp`] | UDP links: neighbours and inbound peers; batches, offload, path MTU; multicast groups; the same over bare IP |
 //! | [`ethernet`] | Ethernet links: stations and groups, without IP |
 //! | [`stream`] | frames in streams of bytes: length prefixes or TLV packets |
@@ -80,13 +79,15 @@ pub mod counters;
 pub mod error;
 pub mod ethernet;
 pub mod event_loop;
-pub mod handle;
 pub mod interface;
 mod listener;
 pub mod local;
+mod look_ups;
+mod mailbox;
 mod names;
 mod opening;
 mod poller;
+mod requests;
 mod rounds;
 mod routes;
 mod side;
@@ -108,11 +109,10 @@ pub use counters::{
 };
 pub use error::IoError;
 pub use ethernet::{EthernetConfig, EthernetLink, EthernetNeighbour};
-pub use event_loop::EventLoop;
-pub use handle::LoopHandle;
+pub use event_loop::{EventLoop, LoopHandle};
 pub use interface::Interface;
 pub use local::{SocketFile, UnixListenerConfig};
-pub use opening::OpenedLimits;
+pub use requests::OpenedLimits;
 pub use sockets::Sockets;
 pub use stream::{BlockTypes, Framing, StreamLimits};
 pub use tcp::{TcpClientConfig, TcpListenerConfig};

@@ -6,39 +6,12 @@ use whimbrel_core::{
     Endpoint, Machine, OpenRefusal, Peer, PortId, PortOrigin, PortRequest, PortToken, Time,
 };
 
+use crate::requests::{OpenRequest, OpenedLimits, remote_of};
 use crate::sockets::Sockets;
 use crate::{
-    EthernetConfig, EthernetNeighbour, Interface, IoError, Neighbour, StreamLimits,
-    TcpClientConfig, TunDevice, UdpConfig, WebSocketClientConfig, WebSocketLimits,
+    EthernetConfig, EthernetNeighbour, Interface, IoError, Neighbour, TcpClientConfig, TunDevice,
+    UdpConfig, WebSocketClientConfig,
 };
-
-/// Bounds of the connections that a machine asks for.
-#[derive(Clone, Copy, Debug)]
-pub struct OpenedLimits {
-    /// Framing and limits of TCP and Unix streams.
-    pub streams: StreamLimits,
-    /// Limits of WebSockets.
-    pub websockets: WebSocketLimits,
-}
-
-impl Default for OpenedLimits {
-    /// Returns length-prefixed frames up to the largest chunk.
-    fn default() -> OpenedLimits {
-        let streams = StreamLimits::default();
-        OpenedLimits {
-            streams,
-            websockets: WebSocketLimits::new(streams.max_frame),
-        }
-    }
-}
-
-/// A request of the machine for a port.
-#[derive(Clone, Debug)]
-pub(crate) struct OpenRequest {
-    pub(crate) token: PortToken,
-    pub(crate) label: String,
-    pub(crate) endpoint: Endpoint,
-}
 
 impl<M: Machine + 'static> Sockets<M> {
     /// Sets the bounds of connections that the machine asks for from now on.
@@ -202,16 +175,6 @@ impl<M: Machine + 'static> Sockets<M> {
             origin,
         });
         self.add_ethernet(config).map(|_| ())
-    }
-}
-
-/// Returns the peer of an endpoint with an IP address or host name.
-pub(crate) fn remote_of(endpoint: &Endpoint) -> Option<&Peer> {
-    match endpoint {
-        Endpoint::Udp { remote, .. }
-        | Endpoint::Tcp { remote }
-        | Endpoint::WebSocket { remote, .. } => Some(remote),
-        Endpoint::Unix { .. } | Endpoint::Ethernet { .. } | Endpoint::Tun { .. } => None,
     }
 }
 

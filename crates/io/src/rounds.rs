@@ -1,13 +1,11 @@
 //! One round of the loop: wait, read, report deadlines, drain, write.
 
-use std::num::NonZeroU64;
 use std::time::Duration;
 
 use whimbrel_core::{Deadline, Machine, Time, Transmit};
 
 use crate::counters::DropReason;
-use crate::event_loop::{SIGNAL_TOKEN, WAKE_TOKEN};
-use crate::handle::Task;
+use crate::event_loop::{SIGNAL_TOKEN, Task, WAKE_TOKEN};
 use crate::poller::Ready;
 use crate::sockets::ROUTES_TOKEN;
 use crate::transport::{FramesToSend, PREFIX, Progress, Shared, Transport};
@@ -25,14 +23,6 @@ const GATHERED_COST: usize = 1024;
 /// Pause after the machine left a past deadline unchanged. That is a fault of the machine, which
 /// must not become a busy loop.
 const STALL_PAUSE: Duration = Duration::from_millis(1);
-
-/// Makes this thread's sleeps end on time rather than up to 50 microseconds late (prctl(2),
-/// PR_SET_TIMERSLACK). Pacing depends on it.
-pub(crate) fn sharpen_timers() {
-    if let Err(error) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)) {
-        tracing::debug!(%error, "cannot sharpen timers");
-    }
-}
 
 impl<M: Machine + 'static> EventLoop<M> {
     pub(crate) fn round(

@@ -10,11 +10,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
-use whimbrel_core::{Limit, Machine, Meter, Time};
-
-use crate::Sockets;
-use crate::interface::WorkingAddresses;
-use crate::transport::{Progress, Transport};
+use whimbrel_core::{Limit, Meter, Time};
 
 /// Multicast groups of links, IPv4 and IPv6 addresses and routes: `RTMGRP_LINK`,
 /// `RTMGRP_IPV4_IFADDR`, `RTMGRP_IPV4_ROUTE`, `RTMGRP_IPV6_IFADDR`, `RTMGRP_IPV6_ROUTE` of
@@ -83,7 +79,7 @@ impl RouteWatch {
         self.due
     }
 
-    fn take_due(&mut self, now: Time) -> bool {
+    pub(crate) fn take_due(&mut self, now: Time) -> bool {
         if self.due.is_none_or(|at| at > now) {
             return false;
         }
@@ -106,37 +102,4 @@ fn open() -> io::Result<OwnedFd> {
     )?;
     rustix::net::bind(&socket, &SocketAddrNetlink::new(0, GROUPS))?;
     Ok(socket)
-}
-
-impl<M: Machine + 'static> Sockets<M> {
-    /// Looks up the routes to all neighbours if that is due.
-    pub(crate) fn recheck_routes(&mut self, now: Time) {
-        if !self
-            .routes
-            .as_mut()
-            .is_some_and(|routes| routes.take_due(now))
-        {
-            return;
-        }
-        let working = WorkingAddresses::now();
-        let mut ended = Vec::new();
-        for place in self.transports.in_use() {
-            match self.transports.polled(place) {
-                Some((Transport::Udp(endpoint), _)) => {
-                    endpoint.recheck_routes(&mut self.side, now, &working);
-                }
-                Some((Transport::Ethernet(endpoint), poller)) => {
-                    let progress = endpoint.recheck(&mut self.side, poller, now);
-                    if progress == Progress::Ended {
-                        ended.push(place);
-                    }
-                }
-                _ => {}
-            }
-        }
-        for place in ended {
-            self.close_slot(place, now, None);
-        }
-        self.join_awaited_groups();
-    }
 }

@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use rustix::rand::{GetRandomFlags, getrandom};
 use whimbrel_core::{LookUpFailure, Machine, PortId, PortInfo, SeededRng, Time};
 
-use crate::names::Names;
+use crate::interface::WorkingAddresses;
+use crate::names::{Answers, Names};
 use crate::poller::Poller;
 use crate::routes::RouteWatch;
 use crate::side::MachineSide;
 use crate::transport::{Progress, Transport, TransportId};
 use crate::transports::Transports;
 use crate::udp::{AwaitedGroup, ReceiveBuffers};
-use crate::{Clock, IoError, LoopHandle, OpenedLimits};
+use crate::{Clock, IoError, OpenedLimits};
 
 pub(crate) const ROUTES_TOKEN: u64 = u64::MAX - 2;
 
@@ -33,8 +34,6 @@ pub struct Sockets<M: Machine> {
     /// Host names that are being looked up.
     pub(crate) names: Names,
     pub(crate) on_look_up_failure: Option<OnLookUpFailure<M>>,
-    /// By which a look-up's thread reports.
-    pub(crate) handle: LoopHandle<M>,
     /// Present once there is a UDP socket, or something is awaited.
     pub(crate) routes: Option<RouteWatch>,
     /// Multicast groups to join once the machine has their interfaces.
@@ -49,7 +48,7 @@ impl<M: Machine> Sockets<M> {
         clock: Clock,
         machine: M,
         poller: Poller,
-        handle: LoopHandle<M>,
+        answers: Answers,
     ) -> Result<Sockets<M>, IoError> {
         let mut seed = [0; 8];
         getrandom(&mut seed, GetRandomFlags::empty()).map_err(|source| IoError::Loop {
@@ -61,9 +60,8 @@ impl<M: Machine> Sockets<M> {
             side: MachineSide::new(machine),
             transports: Transports::new(poller),
             outcomes: BTreeMap::new(),
-            names: Names::default(),
+            names: Names::new(answers),
             on_look_up_failure: None,
-            handle,
             routes: None,
             awaited_groups: Vec::new(),
             opened_limits: OpenedLimits::default(),
@@ -168,5 +166,38 @@ impl<M: Machine> Sockets<M> {
             self.side.close(self.clock.now(), port);
             error(source)
         })
+    }
+}
+
+impl<M: Machine + 'static> Sockets<M> {
+    /// Looks up the routes to all neighbours if that is due.
+    pub(crate) fn recheck_routes(&mut self, now: Time) {
+        if !self
+            .routes
+            .as_mut()
+            .is_some_and(|routes| routes.take_due(now))
+        {
+            return;
+        }
+        let working = WorkingAddresses::now();
+        let mut ended = Vec::new();
+        for place in self.transports.in_use() {
+            match self.transports.polled(place) {
+                Some((Transport::Udp(endpoint), _)) => {
+                    endpoint.recheck_routes(&mut self.side, now, &working);
+                }
+                Some((Transport::Ethernet(endpoint), poller)) => {
+                    let progress = endpoint.recheck(&mut self.side, poller, now);
+                    if progress == Progress::Ended {
+                        ended.push(place);
+                    }
+                }
+                _ => {}
+            }
+        }
+        for place in ended {
+            self.close_slot(place, now, None);
+        }
+        self.join_awaited_groups();
     }
 }

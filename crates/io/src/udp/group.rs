@@ -11,7 +11,6 @@ use super::path_mtu::payload_within;
 use super::{DatagramCarrier, UdpConfig};
 use crate::interface::current_mtu;
 use crate::side::MachineSide;
-use crate::sockets::Sockets;
 use crate::{Interface, IoError, TransportId};
 
 /// Kernel buffers of a group, which carries little traffic.
@@ -49,66 +48,14 @@ impl UdpMulticastConfig {
 /// A multicast group on an interface that the machine may not have yet.
 #[derive(Clone, Debug)]
 pub(crate) struct AwaitedGroup {
-    label: String,
-    group: SocketAddr,
-    interface: String,
-}
-
-impl<M: Machine + 'static> Sockets<M> {
-    /// Joins a UDP multicast group as [`Sockets::add_udp_multicast`] does; as soon as the machine has
-    /// an interface of this name with an address of the group's family, if that is later. Returns `None`
-    /// while it waits.
-    ///
-    /// # Errors
-    ///
-    /// If the group cannot be joined for another reason, such as an address that is no group's.
-    pub fn await_udp_multicast(
-        &mut self,
-        label: impl Into<String>,
-        group: SocketAddr,
-        interface: &str,
-    ) -> Result<Option<UdpMulticastLink>, IoError> {
-        let awaited = AwaitedGroup {
-            label: label.into(),
-            group,
-            interface: interface.to_owned(),
-        };
-        match self.join_awaited(&awaited) {
-            Err(error) if awaited.may_come(&error) => {
-                tracing::warn!(%error, "a multicast group waits for its interface");
-                self.watch_routes();
-                self.awaited_groups.push(awaited);
-                Ok(None)
-            }
-            outcome => outcome.map(Some),
-        }
-    }
-
-    fn join_awaited(&mut self, awaited: &AwaitedGroup) -> Result<UdpMulticastLink, IoError> {
-        let AwaitedGroup {
-            label,
-            group,
-            interface,
-        } = awaited;
-        let interface = Interface::find(interface)?;
-        self.add_udp_multicast(UdpMulticastConfig::new(label, *group, interface))
-    }
-
-    /// Joins the groups whose interfaces have come.
-    pub(crate) fn join_awaited_groups(&mut self) {
-        for awaited in core::mem::take(&mut self.awaited_groups) {
-            match self.join_awaited(&awaited) {
-                Ok(_) => {}
-                Err(error) if awaited.may_come(&error) => self.awaited_groups.push(awaited),
-                Err(error) => tracing::error!(%error, "a multicast group is not joined"),
-            }
-        }
-    }
+    pub(crate) label: String,
+    pub(crate) group: SocketAddr,
+    pub(crate) interface: String,
 }
 
 impl AwaitedGroup {
     /// Returns true if an interface, or its address, is all that is missing.
-    fn may_come(&self, error: &IoError) -> bool {
+    pub(crate) fn may_come(&self, error: &IoError) -> bool {
         match error {
             IoError::NoSuchInterface { .. } => true,
             IoError::UnsuitedForMulticast { .. } => self.group.ip().is_multicast(),
