@@ -275,11 +275,6 @@ impl Forwarder {
         self.engine.management.pop_front()
     }
 
-    /// Returns the number of measurements of all strategies.
-    pub fn measurements_len(&self) -> usize {
-        self.strategies.measurements()
-    }
-
     /// Returns the number of flows in the forwarding acceleration base, and of its hits.
     pub fn flows(&self) -> (usize, u64) {
         (self.engine.fab.len(), self.engine.fab.hits())

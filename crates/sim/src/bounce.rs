@@ -83,7 +83,7 @@ impl Machine for Echo {
 pub fn bounce(frames: u64, hash: bool) -> u64 {
     let mut sim = Simulator::new(1);
     if hash {
-        sim.enable_trace_hash();
+        sim.trace.enable_hash();
     }
     let nodes: Vec<_> = (0..NODES)
         .map(|node| sim.add_node(&node.to_string(), Echo::default()))

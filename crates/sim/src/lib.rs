@@ -53,5 +53,5 @@ pub mod trace;
 
 pub use any::AnyMachine;
 pub use simulator::{
-    Connection, Direction, Door, DuplexLink, LinkId, NodeId, Occurrence, Simulator, Tap,
+    Connection, Direction, Door, DuplexLink, LinkId, NodeId, Occurrence, Simulator, Tap, Trace,
 };

@@ -449,7 +449,7 @@ fn run_while_stops_as_soon_as_the_condition_ends() {
 /// A conversation over lossy links, whose whole trace is hashed.
 fn chatter(seed: u64, payload: u8) -> ([u8; 32], u64) {
     let mut sim = Simulator::new(seed);
-    sim.enable_trace_hash();
+    sim.trace.enable_hash();
     let nodes: Vec<NodeId> = (0..4)
         .map(|n| sim.add_node(&format!("n{n}"), Probe::echoing()))
         .collect();
@@ -468,7 +468,7 @@ fn chatter(seed: u64, payload: u8) -> ([u8; 32], u64) {
         });
     }
     sim.run_until(Time::from_millis(200));
-    (sim.trace_hash().unwrap(), sim.stats().delivered)
+    (sim.trace.hash().unwrap(), sim.stats().delivered)
 }
 
 #[test]
@@ -488,10 +488,10 @@ fn the_written_trace_has_a_line_for_each_record() {
         Probe::default(),
     );
     let lines = Rc::new(RefCell::new(JsonLines::new(Vec::new())));
-    sim.set_trace_sink(Some(Box::new(Rc::clone(&lines))));
+    sim.trace.set_sink(Some(Box::new(Rc::clone(&lines))));
     sim.with_node(a, |m, _| (0..20).for_each(|n| m.send(link.a, &[n])));
     sim.run_until_idle(Time::from_secs(1));
-    sim.set_trace_sink(None);
+    sim.trace.set_sink(None);
     let lines = Rc::try_unwrap(lines)
         .unwrap()
         .into_inner()

@@ -285,9 +285,9 @@ fn one_seed_gives_one_transfer() {
         let spec =
             LinkSpec::new(10_000_000, Duration::from_millis(5)).with_loss(Loss::Independent(0.01));
         let (mut sim, server, client) = network(seed, Congestion::Cubic, spec.clone(), spec);
-        sim.enable_trace_hash();
+        sim.trace.enable_hash();
         let (fetch, _) = fetch(&mut sim, server, client, 1_000_000, Time::from_secs(100));
-        (sim.trace_hash().unwrap(), fetch.response_time().unwrap())
+        (sim.trace.hash().unwrap(), fetch.response_time().unwrap())
     };
     assert_eq!(run(8), run(8));
     assert_ne!(run(8), run(9));

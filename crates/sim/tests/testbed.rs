@@ -300,7 +300,7 @@ fn a_machine_s_reaction_to_a_closed_port_takes_effect_at_once() {
 fn a_machine_that_sends_to_a_blocked_port_is_caught() {
     let mut net = pair();
     let (id, port) = (net.id(0), net.port(0));
-    net.sim_mut().block_port(id, port);
+    net.sim_mut().set_blocked(id, port, true);
     assert_eq!(
         net[0].heard.last().unwrap().1,
         Heard::Port(port, PortEvent::Blocked)

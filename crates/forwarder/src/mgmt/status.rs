@@ -21,7 +21,7 @@ pub(crate) fn general(forwarder: &Forwarder, now: Time, version: &str) -> Forwar
         name_tree_entries: fib + pit,
         fib_entries: fib,
         pit_entries: pit,
-        measurements_entries: forwarder.measurements_len() as u64,
+        measurements_entries: forwarder.strategies().measurements() as u64,
         cs_entries: forwarder.cs().len() as u64,
         in_interests: counters.in_interests,
         in_data: counters.in_data,

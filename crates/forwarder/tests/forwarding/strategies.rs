@@ -146,7 +146,7 @@ fn asf_finds_the_fastest_next_hop_by_probing_and_leaves_an_unresponsive_one() {
     );
     let counts = exchange(&mut node, 1, delays);
     assert!(counts[&259] > 80, "{counts:?}");
-    assert!(node.forwarder.measurements_len() == 1);
+    assert!(node.forwarder.strategies().measurements() == 1);
     let broken = |face: u64| if face == 259 { 10_000 } else { 10 };
     exchange(&mut node, 2, broken);
     let counts = exchange(&mut node, 3, broken);

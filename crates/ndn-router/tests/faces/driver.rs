@@ -196,9 +196,9 @@ impl Driver {
     pub(crate) fn block(&mut self, port: PortId, blocked: bool) {
         let id = self.net.id(ROUTER);
         if blocked {
-            self.net.sim_mut().block_port(id, port);
+            self.net.sim_mut().set_blocked(id, port, true);
         } else {
-            self.net.sim_mut().unblock_port(id, port);
+            self.net.sim_mut().set_blocked(id, port, false);
         }
         self.note();
     }

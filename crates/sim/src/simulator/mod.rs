@@ -2,7 +2,7 @@
 //!
 //! * **Order.** Events happen by time, and at the same time in the order in which they were
 //!   scheduled. Nothing depends on a hash order, an address or the clock, so that a scenario and a
-//!   seed give the same run, byte for byte; [`Simulator::trace_hash`] proves it.
+//!   seed give the same run, byte for byte; [`Trace::hash`] proves it.
 //! * **Rounds.** A node gets all frames that arrive at one moment over one link direction, or one
 //!   call to `handle_timeout`, or one call from the scenario ([`Simulator::with_node`]); then it is
 //!   drained: frames, port requests, events; then its deadline is read.
@@ -10,7 +10,7 @@
 //!   deadline, never before.
 //! * **Ports.** [`PortId`]s are unique in a run. The scenario connects them, or a machine opens them
 //!   to one of the scenario's [`Door`]s. A link never blocks a port: frames that do not fit are
-//!   dropped, as with UDP. The scenario may block one ([`Simulator::block_port`]). As with sockets,
+//!   dropped, as with UDP. The scenario may block one ([`Simulator::set_blocked`]). As with sockets,
 //!   machines are not told of partitions, outages or the crash of a neighbour.
 //! * **Events** of a machine go to the node's hook ([`Simulator::set_hook`]), or else to a queue
 //!   ([`Simulator::poll_event`]), which grows until it is polled.
@@ -59,7 +59,8 @@ pub struct Simulator<M: Machine> {
     free_actions: Vec<u32>,
     events: VecDeque<Occurrence<M::Event>>,
     stats: SimulatorStats,
-    trace: Trace,
+    /// What is recorded of the run.
+    pub trace: Trace,
     // Unused frames, kept for reuse.
     spare_frames: Vec<Vec<u8>>,
     transmit_buffer: Vec<u8>,
@@ -141,13 +142,29 @@ pub struct SimulatorStats {
     pub dropped_node_down: u64,
 }
 
+/// What is recorded of a run.
 #[derive(Default)]
-struct Trace {
+pub struct Trace {
     hash: Option<TraceHash>,
     sink: Option<Box<dyn TraceSink>>,
 }
 
 impl Trace {
+    /// Starts to hash every record of the run.
+    pub fn enable_hash(&mut self) {
+        self.hash.get_or_insert_default();
+    }
+
+    /// Returns the hash of all records since [`Trace::enable_hash`].
+    pub fn hash(&self) -> Option<[u8; 32]> {
+        self.hash.as_ref().map(TraceHash::value)
+    }
+
+    /// Passes every later record of the run to `sink`.
+    pub fn set_sink(&mut self, sink: Option<Box<dyn TraceSink>>) {
+        self.sink = sink;
+    }
+
     fn record(&mut self, time: Time, node: NodeId, port: PortId, kind: TraceKind, frame: &[u8]) {
         if self.hash.is_none() && self.sink.is_none() {
             return;
@@ -345,21 +362,6 @@ impl<M: Machine> Simulator<M> {
     /// Returns the counters of one direction of a link.
     pub fn link_stats(&self, link: LinkId, direction: Direction) -> &LinkStats {
         self.lanes[lane_index(link, direction)].link.stats()
-    }
-
-    /// Starts to hash every record of the run, for [`Self::trace_hash`].
-    pub fn enable_trace_hash(&mut self) {
-        self.trace.hash.get_or_insert_default();
-    }
-
-    /// Returns the hash of all records since [`Self::enable_trace_hash`].
-    pub fn trace_hash(&self) -> Option<[u8; 32]> {
-        self.trace.hash.as_ref().map(TraceHash::value)
-    }
-
-    /// Passes every later record of the run to `sink`.
-    pub fn set_trace_sink(&mut self, sink: Option<Box<dyn TraceSink>>) {
-        self.trace.sink = sink;
     }
 
     fn announce(&mut self, node: NodeId, port: PortId) {

@@ -24,18 +24,9 @@ impl<M: Machine> Simulator<M> {
         self.requests.pop_front()
     }
 
-    /// Tells a machine that a port is blocked. If the machine still writes to it, it breaks its
+    /// Tells a machine that a port is blocked, or writable again. If the machine still writes to it, it breaks its
     /// contract and the run panics.
-    pub fn block_port(&mut self, node: NodeId, port: PortId) {
-        self.set_blocked(node, port, true);
-    }
-
-    /// Undoes [`Self::block_port`].
-    pub fn unblock_port(&mut self, node: NodeId, port: PortId) {
-        self.set_blocked(node, port, false);
-    }
-
-    fn set_blocked(&mut self, node: NodeId, port: PortId, blocked: bool) {
+    pub fn set_blocked(&mut self, node: NodeId, port: PortId, blocked: bool) {
         let known = self.ports.get_mut(port.0 as usize);
         let Some(own) = known.filter(|own| own.node == node && own.open) else {
             return;

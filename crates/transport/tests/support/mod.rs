@@ -410,9 +410,9 @@ where
     pub fn block(&mut self, side: Side, blocked: bool) {
         let (id, port) = self.last_port(side);
         if blocked {
-            self.net.sim_mut().block_port(id, port);
+            self.net.sim_mut().set_blocked(id, port, true);
         } else {
-            self.net.sim_mut().unblock_port(id, port);
+            self.net.sim_mut().set_blocked(id, port, false);
         }
         self.note();
     }

@@ -85,9 +85,9 @@ pub(super) fn build<'p>(
         links.push(connection);
     }
     let ends: Vec<(PortId, PortId)> = links.iter().map(|link| (link.a, link.b)).collect();
-    sim.set_trace_sink(observer.trace(origin, &ends));
+    sim.trace.set_sink(observer.trace(origin, &ends));
     if observer.hashes() {
-        sim.enable_trace_hash();
+        sim.trace.enable_hash();
     }
     let mut world = World::new(plan, observer, seed, sim, nodes, links);
     for node in 0..plan.network.nodes.len() {

@@ -178,7 +178,7 @@ pub fn observe(plan: &Plan, seed: u64, observer: &mut dyn Observer) -> Result<Ob
     Ok(Observed {
         consumers: world.consumers(),
         ends: world.link_ends(),
-        hash: world.sim.trace_hash(),
+        hash: world.sim.trace.hash(),
         run: world.measured(origin, &before),
     })
 }
