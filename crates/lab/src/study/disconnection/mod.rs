@@ -13,7 +13,11 @@ use crate::scenario::Setting;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Client {
     NetworkProactive,
-    ReceiverDriven { nack_timer_ms: u64 },
+    /// The same with the paper's hops, which have no law of rate.
+    Unpaced,
+    ReceiverDriven {
+        nack_timer_ms: u64,
+    },
     Tcp,
 }
 
@@ -22,6 +26,7 @@ impl Client {
     fn of(setting: &Setting) -> Option<Client> {
         match setting.value("by")? {
             "mftp" => Some(Client::NetworkProactive),
+            "unpaced" => Some(Client::Unpaced),
             "tcp" => Some(Client::Tcp),
             name if name.starts_with("receiver-driven") => {
                 let timer = setting.plan.loads.first()?.nack_timer?;
@@ -37,13 +42,14 @@ impl Client {
     const fn timer(self) -> Option<u64> {
         match self {
             Client::ReceiverDriven { nack_timer_ms } => Some(nack_timer_ms),
-            Client::NetworkProactive | Client::Tcp => None,
+            Client::NetworkProactive | Client::Unpaced | Client::Tcp => None,
         }
     }
 
     fn title(self) -> String {
         match self {
             Client::NetworkProactive => String::from("MFTP"),
+            Client::Unpaced => String::from("MFTP, unpaced"),
             Client::ReceiverDriven { nack_timer_ms } => {
                 format!("MFTP, receiver-driven, {} s", nack_timer_ms as f64 / 1e3)
             }
@@ -54,6 +60,7 @@ impl Client {
     fn label(self) -> String {
         match self {
             Client::NetworkProactive => String::from("mftp"),
+            Client::Unpaced => String::from("mftp-unpaced"),
             Client::ReceiverDriven { nack_timer_ms } => {
                 format!("receiver-driven-{nack_timer_ms}ms")
             }
@@ -83,7 +90,7 @@ struct Group {
     outcomes: Vec<Outcome>,
 }
 
-const EXPECTED: &str = "this study sweeps wifi, off (\"10 s\", ...) and by (mftp, tcp, receiver-driven-...), by \
+const EXPECTED: &str = "this study sweeps wifi, off (\"10 s\", ...) and by (mftp, unpaced, tcp, receiver-driven-...), by \
                         these names; a receiver-driven client has a nack_timer";
 
 pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<StudyResult, LabError> {

@@ -63,15 +63,23 @@ fn table(cells: &[Cell]) -> Table {
             format!("{:.0}", mean(counts.into_iter().map(|count| count as f64)))
         })
     };
+    fn unpaced(cell: &Cell, text: impl Fn(&[TransferRecord]) -> String) -> String {
+        match cell.unpaced.as_slice() {
+            [] => String::from("-"),
+            records => text(records),
+        }
+    }
     let row = |cell: &Cell| {
         let (mftp, tcp) = (goodput(&cell.mftp), goodput(&cell.tcp));
         vec![
             cell.profile.rtt_ms.to_string(),
             cell.profile.loss_percent.to_string(),
             format!("{mftp:.2}"),
+            unpaced(cell, |records| format!("{:.2}", goodput(records))),
             format!("{tcp:.2}"),
             format!("{:.2}", mftp / tcp),
             resent(&cell.mftp),
+            unpaced(cell, resent),
             resent(&cell.tcp),
         ]
     };
@@ -79,9 +87,11 @@ fn table(cells: &[Cell]) -> Table {
         "RTT, ms",
         "loss, %",
         "MFTP, Mbit/s",
+        "MFTP unpaced, Mbit/s",
         "TCP, Mbit/s",
         "MFTP / TCP",
         "packets sent again by MFTP",
+        "by MFTP unpaced",
         "segments sent again by TCP",
     ];
     Table {
@@ -207,6 +217,10 @@ fn average_chart(input: &StudyInput<'_>, cells: &[Cell]) -> LineChart {
             .filter(|_| *loss == 1.0)
             .map(|level| (50.0, level));
         series.push(line("MFTP", &|cell| goodput(&cell.mftp), Vec::new()));
+        if of_loss.iter().any(|cell| !cell.unpaced.is_empty()) {
+            let unpaced = |cell: &Cell| goodput(&cell.unpaced);
+            series.push(line("MFTP unpaced", &unpaced, Vec::new()));
+        }
         series.push(line("TCP", &|cell| goodput(&cell.tcp), Vec::from_iter(tcp)));
     }
     LineChart {

@@ -51,7 +51,19 @@ impl Profile {
 struct Cell {
     profile: Profile,
     mftp: Vec<TransferRecord>,
+    /// MFTP without a law of rate; empty if the scenario leaves it out.
+    unpaced: Vec<TransferRecord>,
     tcp: Vec<TransferRecord>,
+}
+
+impl Cell {
+    fn of(&mut self, by: By) -> &mut Vec<TransferRecord> {
+        match by {
+            By::Mftp => &mut self.mftp,
+            By::Unpaced => &mut self.unpaced,
+            By::Tcp => &mut self.tcp,
+        }
+    }
 }
 
 pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<StudyResult, LabError> {
@@ -83,13 +95,22 @@ pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<Stud
     findings::result(input, &setup, &cells, transfers.collect())
 }
 
-const EXPECTED: &str = "this study sweeps loss (\"1 %\", ...), rtt (\"50 ms\", ...) and by (mftp, tcp), by these names";
+const EXPECTED: &str = "this study sweeps loss (\"1 %\", ...), rtt (\"50 ms\", ...) and by (mftp, unpaced, tcp), by these names";
+
+/// What carries a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Mftp,
+    /// As the paper has it: the neighbour's window alone bounds what a hop sends.
+    Unpaced,
+    Tcp,
+}
 
 /// A setting with its profile.
 struct Place<'a> {
     setting: &'a Setting,
     profile: Profile,
-    is_tcp: bool,
+    by: By,
 }
 
 impl<'a> Place<'a> {
@@ -97,9 +118,10 @@ impl<'a> Place<'a> {
         Some(Place {
             setting,
             profile: Profile::of(setting.value("rtt")?, setting.value("loss")?)?,
-            is_tcp: match setting.value("by")? {
-                "mftp" => false,
-                "tcp" => true,
+            by: match setting.value("by")? {
+                "mftp" => By::Mftp,
+                "unpaced" => By::Unpaced,
+                "tcp" => By::Tcp,
                 _ => return None,
             },
         })
@@ -110,11 +132,15 @@ impl<'a> Place<'a> {
             rtt_ms,
             loss_percent,
         } = self.profile;
-        let name = if self.is_tcp { "TCP" } else { "MFTP" };
+        let name = match self.by {
+            By::Mftp => "MFTP",
+            By::Unpaced => "MFTP unpaced",
+            By::Tcp => "TCP",
+        };
         Trial {
             label: format!(
                 "rtt-{rtt_ms}ms-loss-{loss_percent}-{}-run-{}",
-                name.to_lowercase(),
+                name.to_lowercase().replace(' ', "-"),
                 run + 1
             )
             .replace('.', "_"),
@@ -134,17 +160,12 @@ fn cells(scenario: &Scenario, places: &[Place<'_>], records: &[TransferRecord]) 
             cells.push(Cell {
                 profile: place.profile,
                 mftp: Vec::new(),
+                unpaced: Vec::new(),
                 tcp: Vec::new(),
             });
             cells.len() - 1
         });
-        let cell = &mut cells[known];
-        let of = if place.is_tcp {
-            &mut cell.tcp
-        } else {
-            &mut cell.mftp
-        };
-        of.extend_from_slice(records);
+        cells[known].of(place.by).extend_from_slice(records);
     }
     cells
 }
