@@ -188,7 +188,9 @@ impl Host {
                     false => effects.drop("wrong-request-id"),
                 }
             }
-            Transport::Ack(request) => self.uploads.handle_ack(way, header, &request, effects),
+            Transport::Ack(request) => {
+                (self.uploads).handle_ack(now, way, header, &request, effects)
+            }
             Transport::Store(notice) if notice.source == self.guid && notice.chunks.is_empty() => {
                 let of_request = self.downloads.has_asked(&notice.content, request_id)
                     && self.downloads.note_stored(now, header.source, &notice);
