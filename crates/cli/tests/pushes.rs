@@ -494,3 +494,40 @@ fn wrong_options_of_a_transfer_are_exit_code_2() {
     assert_eq!(code, 2, "{err}");
     assert!(err.contains("confirmation"), "{err}");
 }
+
+/// Two inboxes are attached by one name: what is sent to it comes to one of them, and to the other one when the
+/// first has gone.
+#[test]
+fn a_service_of_two_inboxes_is_served_by_either() {
+    let site = Site::start();
+    let sender = site.name_of_key("sender");
+    let service = site.name_of_key("service");
+    let inbox = |name: &str, folder: &str| {
+        site.name_of_key(name);
+        let mut command = whimbrel();
+        command.args(["inbox", "--json", "--router", &site.at, "--from", &sender]);
+        command.arg("-o").arg(site.path(folder));
+        command.arg("--key").arg(site.path(name));
+        let running = Running::start(command.arg("--service").arg(site.path("service")));
+        running.await_json(|line| line["event"] == "ready");
+        running
+    };
+    let send = |text: &str| {
+        let mut message = whimbrel();
+        message.args(["message", text, "--json", "--wait", "--router", &site.at]);
+        message.args(["--service", "anycast", "--to", &service, "--key"]);
+        ended(message.arg(site.path("sender")))
+    };
+    let mut first = inbox("one", "one-in");
+    let (code, line) = send("to the one");
+    assert_eq!(code, 0, "{line}");
+    let got = first.await_json(|line| line["event"] == "message");
+    assert_eq!(got["text"], "to the one");
+    let second = inbox("two", "two-in");
+    first.signal("TERM");
+    first.exit_code();
+    let (code, line) = send("to the other");
+    assert_eq!(code, 0, "{line}");
+    let got = second.await_json(|line| line["event"] == "message");
+    assert_eq!(got["text"], "to the other");
+}

@@ -487,6 +487,12 @@ fn local_requests() -> Vec<(&'static str, LocalRequest)> {
         ),
         ("take-offers", LocalRequest::TakeOffers),
         (
+            "attach",
+            LocalRequest::Attach {
+                key: ServiceKey([7; 32]),
+            },
+        ),
+        (
             "accept",
             LocalRequest::Accept(AcceptOffer {
                 id: offer().id,

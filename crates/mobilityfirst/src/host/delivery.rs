@@ -82,6 +82,10 @@ struct DroppedChunks {
 impl Host {
     /// Sends a program's content to a receiver.
     pub(super) fn send_content(&mut self, now: Time, app: App, send: &SendContent) {
+        let send = &SendContent {
+            destination: send.options.delivery.address(send.destination),
+            ..send.clone()
+        };
         let publish = &send.content;
         let id = self.uploads.draw_id();
         let terms = OfferTerms {

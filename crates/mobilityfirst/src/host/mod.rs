@@ -23,6 +23,7 @@ mod ping;
 mod programs;
 mod received;
 mod sending;
+mod services;
 mod shares;
 mod status;
 mod uplinks;
@@ -152,7 +153,7 @@ impl Host {
             registration: Registration::new(terms, config.wall),
             downloads: Downloads::new(limits, &mut rng),
             uploads: Uploads::new(guid, config.max_transfers, &mut rng),
-            inbox: OfferedContents::new(guid, config.buffer_packets),
+            inbox: OfferedContents::new(config.buffer_packets),
             pings: Pings::new(rng.next_word()),
             messages: Messages::new(rng.next_word()),
             programs: Programs::default(),
@@ -257,10 +258,17 @@ impl Host {
                 destination,
                 delivery,
                 payload,
-            } => (self.messages).send(destination, channel, delivery, payload, effects),
+            } => {
+                let to = delivery.address(destination);
+                self.messages.send(to, channel, delivery, payload, effects);
+            }
             LocalRequest::Listen { channel } => self.messages.listen(app, channel, effects),
             LocalRequest::Send(send) => self.send_content(now, app, &send),
             LocalRequest::TakeOffers => self.inbox.listen(app, effects),
+            LocalRequest::Attach { key } => {
+                let keys = whimbrel_gnrs::KeyPair::from_secret(&key.0);
+                self.registration.attach_service(app, keys, effects);
+            }
             LocalRequest::Accept(accept) => self.accept_offer(now, app, &accept),
             LocalRequest::Settle {
                 id,
@@ -312,6 +320,7 @@ impl Host {
         self.pings.forget(app);
         self.messages.forget(app);
         self.inbox.forget(app);
+        self.registration.forget_services_of(app);
         self.carry_out();
     }
 

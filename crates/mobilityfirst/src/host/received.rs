@@ -29,7 +29,9 @@ impl Host {
             };
         }
         let asks_us = chunk.header.service.has(ServiceId::CONTENT_REQUEST);
-        if chunk.header.destination != self.guid && !asks_us {
+        let is_member = chunk.header.service.has(ServiceId::ANYCAST)
+            && self.registration.is_member_of(&chunk.header.destination);
+        if chunk.header.destination != self.guid && !asks_us && !is_member {
             return self.effects.drop("not-for-this-host");
         }
         // An inbound peer speaks for nobody but itself.

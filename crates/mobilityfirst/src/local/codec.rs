@@ -6,7 +6,7 @@ use whimbrel_core::{Guid, GuidPrefix};
 use super::delivery::{put_accept, put_publish, read_publish};
 use super::{
     AcceptOffer, ContentOffer, Delivery, FailReason, Get, LocalChunk, LocalEvent, LocalRequest,
-    MAX_NAMES, MissingParts, OfferId, OfferVerdict, ReadChunk, SendContent, SendState,
+    MAX_NAMES, MissingParts, OfferId, OfferVerdict, ReadChunk, SendContent, SendState, ServiceKey,
     TransferOptions, TransferState,
 };
 use crate::wire::{ContentKind, ControlCode, MAX_MESSAGE, Reader, WireError, put_short_text};
@@ -66,6 +66,10 @@ impl LocalRequest {
                 send.encode(out);
             }
             LocalRequest::TakeOffers => out.push(15),
+            LocalRequest::Attach { key } => {
+                out.push(18);
+                out.extend_from_slice(&key.0);
+            }
             LocalRequest::Accept(accept) => {
                 out.push(16);
                 return put_accept(out, accept, put_get);
@@ -156,6 +160,9 @@ impl LocalRequest {
             ),
             14 => LocalRequest::Send(SendContent::read(&mut reader)?),
             15 => LocalRequest::TakeOffers,
+            18 => LocalRequest::Attach {
+                key: ServiceKey(reader.guid()?.0),
+            },
             16 => {
                 let id = OfferId::read(&mut reader)?;
                 let get = read_get(frame, reader)?;
@@ -501,6 +508,9 @@ mod tests {
                     padding
                 }
             ),
+            any::<[u8; 32]>().prop_map(|key| LocalRequest::Attach {
+                key: ServiceKey(key)
+            }),
             any::<u32>().prop_map(|request| LocalRequest::Status { request }),
             (any::<u32>(), ".{0,40}")
                 .prop_map(|(request, change)| LocalRequest::Interfaces { request, change }),

@@ -109,6 +109,13 @@ pub enum LocalRequest {
     /// Send a content to a receiver that has not requested it: `send(destination, content)` of
     /// [MFTP §2].
     Send(SendContent),
+    /// Attach this host by the name of a key beside its own, for as long as this program is there: what others
+    /// send to that name reaches the nearest host that is attached by it. [`LocalEvent::Published`] tells the
+    /// outcome.
+    Attach {
+        /// The key.
+        key: ServiceKey,
+    },
     /// Tell this program of the contents that others send to this host without a request.
     TakeOffers,
     /// Receive an offered content.
@@ -129,6 +136,16 @@ pub enum LocalRequest {
         /// How their names begin.
         prefix: GuidPrefix,
     },
+}
+
+/// The secret of a key that a host is attached by beside its own.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ServiceKey(pub [u8; 32]);
+
+impl core::fmt::Debug for ServiceKey {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("ServiceKey(..)")
+    }
 }
 
 /// A request for a content.

@@ -7,7 +7,9 @@ use core::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use whimbrel_content::ChunkSize;
+use whimbrel_core::Guid;
 use whimbrel_core::units::Span;
+use whimbrel_gnrs::Record;
 
 use crate::wire::{EXACT_SIZE, NetworkHeader, Reader, Reliability, ServiceId, WireError, codes};
 
@@ -194,7 +196,24 @@ impl Delivery {
     pub(crate) fn of_answer(self, asked: &NetworkHeader) -> Delivery {
         Delivery {
             storage: self.storage.stricter(Storage::of_header(asked)),
-            ..self
+            ..self.to_one()
+        }
+    }
+
+    /// Returns the delivery to one of the hosts that are attached by a name, once it is known.
+    pub(crate) fn to_one(self) -> Delivery {
+        let service = match self.service {
+            Service::Anycast => Service::Default,
+            service => service,
+        };
+        Delivery { service, ..self }
+    }
+
+    /// Returns the name by which a destination is addressed.
+    pub(crate) fn address(self, destination: Guid) -> Guid {
+        match self.service {
+            Service::Anycast => Record::members_of(&destination),
+            _ => destination,
         }
     }
 
@@ -337,7 +356,6 @@ pub(super) mod tests {
     use super::*;
     use crate::wire::UpperProtocol;
     use proptest::prelude::*;
-    use whimbrel_core::Guid;
 
     pub(crate) fn any_options() -> impl Strategy<Value = TransferOptions> {
         let numbers = (any::<u8>(), 0usize..4, any::<u32>());

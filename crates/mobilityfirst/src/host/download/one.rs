@@ -12,7 +12,7 @@ use super::super::effects::{Treatment, Uplink};
 use super::super::shares::{Load, Share};
 use super::super::status::DownloadStatus;
 use super::Provenance;
-use crate::local::{Delivery, Get, LocalChunk, MAX_MISSING, MissingParts, Service, TransferState};
+use crate::local::{Delivery, Get, LocalChunk, MAX_MISSING, MissingParts, TransferState};
 use crate::wire::{
     ChunkRanges, EXACT_SIZE, Extensions, MAX_RANGES, Reliability, Request, ServiceId,
 };
@@ -185,14 +185,7 @@ impl Download {
 
     /// Returns how its messages are to be treated. They go to one source, however many serve the content.
     pub(super) fn treatment(&self, service: ServiceId) -> Treatment {
-        let delivery = match self.delivery.service {
-            Service::Anycast => Delivery {
-                service: Service::Default,
-                ..self.delivery
-            },
-            _ => self.delivery,
-        };
-        Treatment::new(delivery, service)
+        Treatment::new(self.delivery.to_one(), service)
     }
 
     /// Follows what the source has chosen for a chunk that answers a request.

@@ -22,7 +22,7 @@ use super::catalogue::{Catalogue, Offer};
 use super::effects::{Action, Effects};
 use super::{App, Timer, Way};
 use crate::chunk::Chunk;
-use crate::local::{Delivery, LocalEvent, TransferOptions};
+use crate::local::{Delivery, LocalEvent, Service, TransferOptions};
 use crate::wire::{
     ChunkRanges, Data, DropReason, NetworkHeader, Notice, Reliability, Request, ServiceId,
     SignedOffer, Transport,
@@ -511,12 +511,30 @@ impl Uploads {
             client: header.source,
             way,
         };
+        let key = self.sent_by(key, header.extensions.request);
         if let Some(upload) = self.by_key.get_mut(&key) {
             upload.note_confirmed(now, &ack.chunks);
             if upload.is_about(header.extensions.request) {
                 self.note_confirmed(&key, &ack.chunks, effects);
             }
         }
+    }
+
+    /// Returns the upload that a receiver speaks of: that to the receiver, or that to a name by which it is
+    /// attached, which carries the same id.
+    fn sent_by(&self, key: Key, request_id: Option<u64>) -> Key {
+        let first = Key {
+            client: Guid::NONE,
+            ..key
+        };
+        let of_content = self.by_key.range(first..);
+        let mut of_content = of_content.take_while(|(it, _)| it.content == key.content);
+        let is_meant = |upload: &Upload| {
+            let is_anycast = upload.delivery.service == Service::Anycast;
+            is_anycast && upload.push.is_some() && upload.is_about(request_id)
+        };
+        let sent = of_content.find(|(_, upload)| is_meant(upload));
+        sent.map_or(key, |(sent, _)| *sent)
     }
 
     /// Handles a proxy's notice that it stores chunks of an upload: they need not be sent again. At
@@ -576,6 +594,7 @@ impl Uploads {
             client: notice.destination,
             way: Way::Uplink,
         };
+        let key = self.sent_by(key, header.extensions.request);
         let Some(offer) = self.catalogue.get(&key.content) else {
             return;
         };

@@ -150,6 +150,7 @@ impl Uploads {
         let presence = super::Presence::Lost;
         self.handle_wanted(now, key.way, header, request, presence, effects);
         if let Some(upload) = self.by_key.get_mut(&key) {
+            upload.delivery = send.options.delivery;
             upload.push = Some(SentContent {
                 app,
                 request: send.request,
