@@ -8,6 +8,7 @@
 //! | [`peer`] | `peer` | two nodes over a clean veth pair with quinn moving the same file |
 //! | `fairness` | `fairness` | shares of one bottleneck, beside TCP and beside itself |
 //! | `simulator` | `simulator` | packet events per second on one core with a million |
+//! | `messages` | `messages` | small messages through one router with 100,000 a second |
 //! | `memory` | `memory` | a router's resident memory under a flood with its formula's bound |
 //! | [`grid`] | `grid`, a command of its own | laws of congestion control over links with troubles, the worst cells first |
 //! | [`ndn`] | `ndn` | an NDN router between two programs with a bare relay; its pipeline, and a file over two routers, with their targets |
@@ -24,6 +25,7 @@ mod goodput;
 pub mod grid;
 mod machine;
 mod memory;
+mod messages;
 pub mod ndn;
 mod outage;
 pub mod peer;
@@ -58,6 +60,8 @@ pub enum Part {
     Fairness,
     /// Packet events per second of the simulator.
     Simulator,
+    /// Small messages through one router.
+    Messages,
     /// A router's memory under a flood.
     Memory,
     /// Named data: exchanges through a router, its pipeline alone, a file over two routers.
@@ -66,13 +70,14 @@ pub enum Part {
 
 impl Part {
     /// All parts, in the order of the table.
-    pub const ALL: [Part; 8] = [
+    pub const ALL: [Part; 9] = [
         Part::Loss,
         Part::Lossless,
         Part::Outage,
         Part::Peer,
         Part::Fairness,
         Part::Simulator,
+        Part::Messages,
         Part::Memory,
         Part::Ndn,
     ];
@@ -86,6 +91,7 @@ impl Part {
             Part::Peer => "peer",
             Part::Fairness => "fairness",
             Part::Simulator => "simulator",
+            Part::Messages => "messages",
             Part::Memory => "memory",
             Part::Ndn => "ndn",
         }
@@ -104,6 +110,7 @@ impl Part {
             }
             Part::Fairness => "shares of one bottleneck of 20 Mbit/s and RTT 50 ms",
             Part::Simulator => "packet events per second on one core, over a million",
+            Part::Messages => "small messages through one router, over 100,000 a second",
             Part::Memory => "a router's memory under a flood, over its configured bound",
             Part::Ndn => {
                 "named data: a router between two programs, its pipeline alone, a file over two routers"
@@ -118,7 +125,7 @@ impl Part {
                 backends.contains(&Backend::Netns)
             }
             Part::Peer => true,
-            Part::Simulator | Part::Memory | Part::Ndn => false,
+            Part::Simulator | Part::Messages | Part::Memory | Part::Ndn => false,
         }
     }
 }
@@ -196,6 +203,7 @@ pub fn run(
             Part::Simulator => simulator::run(&mut bench),
             Part::Peer => peer::run(&mut bench),
             Part::Fairness => fairness::run(&mut bench),
+            Part::Messages => messages::run(&mut bench),
             Part::Memory => memory::run(&mut bench),
             Part::Ndn => ndn::run(&mut bench),
         }

@@ -6,25 +6,23 @@
 //! formula.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::path::Path;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::json;
 use whimbrel_core::KeyPair;
 use whimbrel_core::units::ByteSize;
 use whimbrel_core::{Guid, SeededRng, Time, WallClock};
-use whimbrel_lab::supervisor::START_PATIENCE;
-use whimbrel_lab::{Program, Supervisor, scratch};
+use whimbrel_lab::scratch;
 use whimbrel_link::{Hop, HopConfig, HopEvent, PacketBudget};
 use whimbrel_mobilityfirst::chunk::{Chunk, Message};
 use whimbrel_mobilityfirst::wire::{NetworkHeader, ServiceId, UpperProtocol};
 use whimbrel_node::compose::{self, Start};
 use whimbrel_node::config::{HopSection, MobilityFirstPlan, RouterSection, StorageSection};
 
+use crate::processes::RunningRouter;
 use crate::usage::peak_resident_bytes;
-use crate::{Bench, BenchError, BenchOptions, Part, Quantity, Row, Target};
+use crate::{Bench, BenchError, Part, Quantity, Row, Target};
 
 /// The router's limits, for its configuration file and for the formula.
 const BUFFER_PACKETS: usize = 4096;
@@ -49,7 +47,12 @@ const LAST: u8 = 1;
 pub(crate) fn run(bench: &mut Bench<'_>) {
     bench.measure("a flood", |options, _| {
         let folder = scratch::folder("whimbrel-bench-")?;
-        let router = RunningRouter::start(options, folder.path())?;
+        let text = format!(
+            "[hop]\nbuffer_packets = {BUFFER_PACKETS}\nchunk_limit = \"{CHUNK_LIMIT} B\"\n\
+             max_chunks_in_flight = {CHUNKS_IN_FLIGHT}\n\n[storage]\ntotal = \"{STORED_BYTES} B\"\n\
+             per_flow = \"{FLOW_BYTES} B\"\n"
+        );
+        let router = RunningRouter::start(options, folder.path(), &text)?;
         let idle = peak_resident_bytes(router.process.id())?;
         let duration = if options.quick {
             QUICK_DURATION
@@ -106,47 +109,6 @@ fn bound() -> u64 {
     };
     let plan = MobilityFirstPlan::new(hop, &storage, &RouterSection::default(), Vec::new());
     compose::router_config(&plan, &start).memory_bound(MTU)
-}
-
-/// A daemon that ends when it is dropped.
-struct RunningRouter {
-    process: Program,
-    address: SocketAddr,
-}
-
-impl RunningRouter {
-    fn start(options: &BenchOptions, folder: &Path) -> Result<RunningRouter, BenchError> {
-        let file = folder.join("router.toml");
-        let text = format!(
-            "[hop]\nbuffer_packets = {BUFFER_PACKETS}\nchunk_limit = \"{CHUNK_LIMIT} B\"\n\
-             max_chunks_in_flight = {CHUNKS_IN_FLIGHT}\n\n[storage]\ntotal = \"{STORED_BYTES} B\"\n\
-             per_flow = \"{FLOW_BYTES} B\"\n"
-        );
-        std::fs::write(&file, text)
-            .map_err(BenchError::system(format!("write {}", file.display())))?;
-        let mut command = Command::new(&options.program);
-        command
-            .args([
-                "router",
-                "run",
-                "--json",
-                "--listen",
-                "127.0.0.1:0",
-                "--config",
-            ])
-            .arg(&file);
-        command
-            .arg("--key")
-            .arg(folder.join("key"))
-            .arg("--socket")
-            .arg(folder.join("socket"));
-        let process = Supervisor::new(folder).speaker("router", command)?;
-        let address = process.find_line(START_PATIENCE, "where it listens", |line| {
-            let opened: Value = serde_json::from_str(line).ok()?;
-            opened["links"]["listen-0"].as_str()?.parse().ok()
-        })?;
-        Ok(RunningRouter { process, address })
-    }
 }
 
 /// A neighbour that sends undeliverable chunks.

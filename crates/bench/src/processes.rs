@@ -1,12 +1,14 @@
-//! Whimbrel's programs in namespaces.
+//! Whimbrel's programs, in namespaces and on the loopback.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
 
+use serde_json::Value;
+use whimbrel_lab::supervisor::START_PATIENCE;
 use whimbrel_lab::{Namespace, Program, Supervisor};
 
-use crate::BenchError;
+use crate::{BenchError, BenchOptions};
 
 const ROUTER_PORT: u16 = 4711;
 
@@ -72,5 +74,46 @@ impl Programs<'_> {
             .speaker(&name, command)?;
         let line = process.ready(word)?;
         Ok((process, line))
+    }
+}
+
+/// A router's daemon that ends when it is dropped.
+pub(crate) struct RunningRouter {
+    pub(crate) process: Program,
+    pub(crate) address: SocketAddr,
+}
+
+impl RunningRouter {
+    /// Starts a router on the loopback, with this configuration.
+    pub(crate) fn start(
+        options: &BenchOptions,
+        folder: &Path,
+        text: &str,
+    ) -> Result<RunningRouter, BenchError> {
+        let file = folder.join("router.toml");
+        std::fs::write(&file, text)
+            .map_err(BenchError::system(format!("write {}", file.display())))?;
+        let mut command = Command::new(&options.program);
+        command
+            .args([
+                "router",
+                "run",
+                "--json",
+                "--listen",
+                "127.0.0.1:0",
+                "--config",
+            ])
+            .arg(&file);
+        command
+            .arg("--key")
+            .arg(folder.join("key"))
+            .arg("--socket")
+            .arg(folder.join("socket"));
+        let process = Supervisor::new(folder).speaker("router", command)?;
+        let address = process.find_line(START_PATIENCE, "where it listens", |line| {
+            let opened: Value = serde_json::from_str(line).ok()?;
+            opened["links"]["listen-0"].as_str()?.parse().ok()
+        })?;
+        Ok(RunningRouter { process, address })
     }
 }

@@ -17,6 +17,8 @@ pub enum Quantity {
     EventsPerS(f64),
     /// Interests that were answered with Data, per second.
     ExchangesPerS(f64),
+    /// Messages delivered per second.
+    MessagesPerS(f64),
     /// A number of things.
     Count(f64),
     /// Bytes.
@@ -33,6 +35,7 @@ impl Quantity {
             | Quantity::Ns(value)
             | Quantity::EventsPerS(value)
             | Quantity::ExchangesPerS(value)
+            | Quantity::MessagesPerS(value)
             | Quantity::Count(value)
             | Quantity::Bytes(value)
             | Quantity::CpuSPerGb(value) => value,
@@ -46,6 +49,7 @@ impl Quantity {
             Quantity::Ns(_) => "ns",
             Quantity::EventsPerS(_) => "events_per_s",
             Quantity::ExchangesPerS(_) => "exchanges_per_s",
+            Quantity::MessagesPerS(_) => "messages_per_s",
             Quantity::Count(_) => "count",
             Quantity::Bytes(_) => "bytes",
             Quantity::CpuSPerGb(_) => "cpu_s_per_gb",
@@ -59,7 +63,9 @@ impl Quantity {
             Quantity::Ns(value) if value < 1e5 => format!("{value:.0} ns"),
             Quantity::Ns(value) => format!("{:.0} ms", value / 1e6),
             Quantity::EventsPerS(value) => format!("{:.2} M/s", value / 1e6),
-            Quantity::ExchangesPerS(value) => format!("{:.1} k/s", value / 1e3),
+            Quantity::ExchangesPerS(value) | Quantity::MessagesPerS(value) => {
+                format!("{:.1} k/s", value / 1e3)
+            }
             Quantity::Count(value) => format!("{value:.0}"),
             Quantity::Bytes(value) => format!("{:.1} MiB", value / f64::from(1 << 20)),
             Quantity::CpuSPerGb(value) => format!("{value:.2} CPU s/GB"),

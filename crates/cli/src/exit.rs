@@ -49,6 +49,7 @@ pub(crate) const HELP: &str = "Exit codes:\n  \
     9    done, but for entries of a folder that were refused one by one\n  \
     10   the code is wrong or used up, or nobody sends with its number\n  \
     11   the receiver has refused it\n  \
+    12   parts are missing and are not sent again (--reliability dont-care)\n  \
     130  interrupted (143: by SIGTERM)";
 
 /// Help text of `whimbrel ndn`'s commands. 0 to 4 are those of `ndnpeek`.
@@ -105,6 +106,8 @@ pub(crate) enum Exit {
     WrongCode,
     /// The receiver has refused what was pushed.
     Refused,
+    /// Parts are missing, and are not sent again.
+    PartsMissing,
     /// `bench --strict`: a target was missed.
     Missed,
     /// Ctrl-C or SIGTERM, as a shell reports them.
@@ -147,6 +150,7 @@ impl Exit {
             Exit::Incomplete | Exit::NotMeasured => 9,
             Exit::Missed | Exit::WrongCode => 10,
             Exit::Refused => 11,
+            Exit::PartsMissing => 12,
             Exit::OfProgram(code) => code,
             Exit::Interrupted => {
                 let came = CAME.get().map_or(0, |came| came.load(Ordering::Relaxed));
@@ -323,6 +327,7 @@ impl From<FetchError> for Failure {
             }
             FetchError::Host(_) => Exit::NoDaemon,
             FetchError::TimedOut(_) => Exit::TimedOut,
+            FetchError::Incomplete(_) => Exit::PartsMissing,
             FetchError::PartsTaken(_) => Exit::Write,
             FetchError::Output(error) => output_exit(error),
             FetchError::Interrupted => Exit::Interrupted,

@@ -22,6 +22,7 @@ fn help_has_an_example_all_parts_and_the_exit_codes() {
         "peer",
         "fairness",
         "simulator",
+        "messages",
         "memory",
         "ndn  ",
         "ndn-soak",

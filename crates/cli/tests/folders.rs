@@ -22,7 +22,9 @@ use std::time::{Duration, SystemTime};
 use support::{Network, Running, noise};
 use whimbrel_content::{ChunkSize, ChunkTree};
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, Publish, ReadChunk};
+use whimbrel_mobilityfirst::local::{
+    LocalEvent, LocalRequest, Publish, ReadChunk, TransferOptions,
+};
 use whimbrel_mobilityfirst::wire::{ContentKind, ControlCode};
 use whimbrel_node::local_client::LocalClient;
 
@@ -193,7 +195,8 @@ fn publish(
                 kind,
                 file_name: "tree".into(),
             };
-            client.send(&LocalRequest::Publish(publish)).unwrap();
+            let publish = LocalRequest::Publish(publish, TransferOptions::default());
+            client.send(&publish).unwrap();
             (tree.root(), (tree, bytes))
         })
         .collect();

@@ -422,3 +422,112 @@ fn wrong_arguments_are_refused_with_a_remedy() {
         .arg(site.path("absent/below"));
     refused(&mut absent, "cannot make the folder");
 }
+
+/// "Willingness to use in-network proxy", and a sender that "sends and forgets" [MFTP §3.2.2 and 4].
+#[test]
+fn options_of_a_push_act() {
+    let site = Site::start();
+    let sender = site.name_of_key("sender");
+    let file = site.file("reading", &noise(MIB, 3));
+    // Nobody is there, and no router may store it.
+    let lost = ["--storage", "never", "--reliability", "dont-care"];
+    let (code, line) = ended(&mut site.push(&[&file], &lost));
+    assert_eq!(code, 12, "{line}");
+    let error = line["error"].as_str().unwrap();
+    assert!(error.contains("are not sent again"), "{error}");
+    let (code, line) = ended(&mut site.push(&[&file], &["--storage", "2 h"]));
+    assert_eq!((code, &line["progress"]["state"]), (0, &"taken".into()));
+    let text = Path::new("14.2 C");
+    let mut inbox = Running::start(&mut site.inbox(&["--from", &sender, "--count", "2"]));
+    inbox.await_json(|line| line["event"] == "received");
+    let mut message = site.sending("message", "sender", &[text], &lost);
+    assert_eq!(ended(&mut message).0, 0);
+    let line = inbox.await_json(|line| line["event"] == "message");
+    assert_eq!(line["text"], "14.2 C");
+    assert_eq!(inbox.exit_code(), 0);
+}
+
+#[test]
+fn a_get_that_does_not_care_says_what_is_missing() {
+    let site = Site::start();
+    let file = site.file("film.mkv", &noise(MIB, 5));
+    let mut serve = whimbrel();
+    serve.args(["serve", "--json", "--no-cache", "--router", &site.at]);
+    let serve = Running::start(serve.arg(&file));
+    let line = serve.await_json(|line| line["event"] == "name");
+    let name = line["shelved"]["name"].as_str().unwrap().to_owned();
+    let get = |output: &str| {
+        let mut get = whimbrel();
+        get.args(["get", &name, "--router", &site.at, "-o"]);
+        get.arg(site.path(output));
+        get.args(["--reliability", "dont-care", "--nack-timeout", "2 s"]);
+        finished(&mut get)
+    };
+    serve.await_json(|line| line["event"] == "announced");
+    let (code, _, err) = get("out");
+    assert_eq!(code, 0, "{err}");
+    serve.signal("STOP");
+    let (code, _, err) = get("nothing");
+    serve.signal("CONT");
+    assert_eq!(code, 12, "{err}");
+    assert!(err.contains("nothing is sent again"), "{err}");
+}
+
+#[test]
+fn wrong_options_of_a_transfer_are_exit_code_2() {
+    let to = "ab".repeat(32);
+    for case in [
+        ["--reliability", "maybe"],
+        ["--storage", "soon"],
+        ["--service", "broadcast"],
+        ["--chunk-size", "17 KiB"],
+        ["--nack-timeout", "5"],
+    ] {
+        let mut push = whimbrel();
+        push.args(["push", "Cargo.toml", "--to", &to]).args(case);
+        let (code, _, err) = finished(&mut push);
+        assert_eq!(code, 2, "{case:?}: {err}");
+    }
+    let mut push = whimbrel();
+    push.args(["message", "hello", "--to", &to, "--router", "127.0.0.1:9"]);
+    let (code, _, err) = finished(push.args(["--wait", "--reliability", "dont-care"]));
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("confirmation"), "{err}");
+}
+
+/// Two inboxes are attached by one name: what is sent to it comes to one of them, and to the other one when the
+/// first has gone.
+#[test]
+fn a_service_of_two_inboxes_is_served_by_either() {
+    let site = Site::start();
+    let sender = site.name_of_key("sender");
+    let service = site.name_of_key("service");
+    let inbox = |name: &str, folder: &str| {
+        site.name_of_key(name);
+        let mut command = whimbrel();
+        command.args(["inbox", "--json", "--router", &site.at, "--from", &sender]);
+        command.arg("-o").arg(site.path(folder));
+        command.arg("--key").arg(site.path(name));
+        let running = Running::start(command.arg("--service").arg(site.path("service")));
+        running.await_json(|line| line["event"] == "ready");
+        running
+    };
+    let send = |text: &str| {
+        let mut message = whimbrel();
+        message.args(["message", text, "--json", "--wait", "--router", &site.at]);
+        message.args(["--service", "anycast", "--to", &service, "--key"]);
+        ended(message.arg(site.path("sender")))
+    };
+    let mut first = inbox("one", "one-in");
+    let (code, line) = send("to the one");
+    assert_eq!(code, 0, "{line}");
+    let got = first.await_json(|line| line["event"] == "message");
+    assert_eq!(got["text"], "to the one");
+    let second = inbox("two", "two-in");
+    first.signal("TERM");
+    first.exit_code();
+    let (code, line) = send("to the other");
+    assert_eq!(code, 0, "{line}");
+    let got = second.await_json(|line| line["event"] == "message");
+    assert_eq!(got["text"], "to the other");
+}

@@ -16,7 +16,9 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, Publish, ReadChunk};
+use whimbrel_mobilityfirst::local::{
+    LocalEvent, LocalRequest, Publish, ReadChunk, TransferOptions,
+};
 use whimbrel_mobilityfirst::wire::ContentKind;
 use whimbrel_node::local_client::LocalClient;
 
@@ -402,12 +404,13 @@ impl Relay {
 fn lie(socket: &Path, name: Guid, over: &Arc<AtomicBool>) -> std::thread::JoinHandle<()> {
     let mut client = LocalClient::connect(socket).unwrap();
     let over = over.clone();
-    let publish = LocalRequest::Publish(Publish {
+    let publish = Publish {
         content: name,
         content_len: MIB as u64,
         kind: ContentKind::File,
         file_name: "film".into(),
-    });
+    };
+    let publish = LocalRequest::Publish(publish, TransferOptions::default());
     client.send(&publish).unwrap();
     std::thread::spawn(move || {
         while !over.load(Ordering::Relaxed) {

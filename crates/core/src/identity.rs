@@ -37,6 +37,11 @@ impl KeyPair {
         pair
     }
 
+    /// Returns the secret, for a program of the same user that is to sign with it.
+    pub fn secret(&self) -> [u8; 32] {
+        self.0.to_bytes()
+    }
+
     /// Returns the public half.
     pub fn public(&self) -> PublicKey {
         PublicKey(self.0.verifying_key().to_bytes())

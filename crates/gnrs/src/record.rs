@@ -1,11 +1,13 @@
 //! Signed records: the owner of a key states where its name is.
 //!
-//! Four kinds share one layout (`docs/protocols/gnrs.md`): the **binding** of a name that is a key's
+//! Five kinds share one layout (`docs/protocols/gnrs.md`): the **binding** of a name that is a key's
 //! hash, a **provider announcement**, which says that a content is available from the signer's
-//! addresses, a **pointer** from a word of the signer to a content, and the **revocation** of a name.
+//! addresses, a **pointer** from a word of the signer to a content, the **revocation** of a name, and a
+//! **member**, a host that is attached by the name of the signing key.
 //! The record is its canonical encoding: the signed bytes themselves are verified,
 //! stored and forwarded.
 
+mod member;
 mod pointer;
 mod revocation;
 
@@ -54,6 +56,9 @@ pub enum Kind {
     /// A name that is no longer its owner's: the subject is the hash of the signing key. It stands in the
     /// place of the binding.
     Revocation,
+    /// A host that is attached by the name of the signing key: the subject is that of all members of the name
+    /// ([`Record::members_of`]).
+    Member,
 }
 
 /// One network address: the GUID of an access router.
@@ -182,6 +187,7 @@ impl Record {
             Kind::Provider => (2, 0),
             Kind::Pointer => (3, body.len().saturating_sub(pointer::TARGET_LEN)),
             Kind::Revocation => (4, 0),
+            Kind::Member => (5, 0),
         };
         bytes.extend([kind, flags, count as u8, alias_len as u8]);
         bytes.extend(subject.0);
@@ -236,6 +242,8 @@ impl<B: AsRef<[u8]>> Record<B> {
             if pointer.content.is_none() != record.is_removal() {
                 return Err(DecodeError::NoName);
             }
+        } else if record.as_member().is_some_and(|member| member.is_none()) {
+            return Err(DecodeError::NoName);
         } else if record.is_removal() && raw[2] != 0 {
             return Err(DecodeError::RemovedWithAddresses);
         }
@@ -259,6 +267,7 @@ impl<B: AsRef<[u8]>> Record<B> {
             [1] => Kind::Binding,
             [2] => Kind::Provider,
             [3] => Kind::Pointer,
+            [5] => Kind::Member,
             _ => Kind::Revocation,
         }
     }
@@ -269,7 +278,7 @@ impl<B: AsRef<[u8]>> Record<B> {
     }
 
     /// Returns the name that it describes: the signer's own for a binding, the content's for a
-    /// provider, [`Pointer::subject_of`] the signer's for a pointer.
+    /// provider, [`Pointer::subject_of`] the signer's for a pointer, [`Record::members_of`] it for a member.
     pub fn subject(&self) -> Guid {
         Guid(self.array(4))
     }
@@ -284,7 +293,7 @@ impl<B: AsRef<[u8]>> Record<B> {
     pub fn signer(&self) -> Guid {
         match self.kind() {
             Kind::Binding | Kind::Revocation => self.subject(),
-            Kind::Provider | Kind::Pointer => self.key().guid(),
+            Kind::Provider | Kind::Pointer | Kind::Member => self.key().guid(),
         }
     }
 
@@ -292,9 +301,9 @@ impl<B: AsRef<[u8]>> Record<B> {
     pub fn filed_under(&self) -> RecordKey {
         match self.kind() {
             Kind::Binding | Kind::Revocation => RecordKey::binding(self.subject()),
-            Kind::Provider => RecordKey {
+            Kind::Provider | Kind::Member => RecordKey {
                 subject: self.subject(),
-                provider: self.key().guid(),
+                provider: self.holder(),
             },
             Kind::Pointer => match self.as_pointer() {
                 Some(pointer) => Pointer::key_of(&self.key().guid(), &pointer.alias),
@@ -349,7 +358,8 @@ impl<B: AsRef<[u8]>> Record<B> {
             return Err(VerifyError::FromTheFuture);
         }
         let lifetime = self.expires_ms() - self.issued_ms();
-        if self.kind() == Kind::Provider && lifetime > MAX_PROVIDER_LIFETIME_MS {
+        let is_short = matches!(self.kind(), Kind::Provider | Kind::Member);
+        if is_short && lifetime > MAX_PROVIDER_LIFETIME_MS {
             return Err(VerifyError::TooLong);
         }
         let key = self.key();
@@ -357,6 +367,7 @@ impl<B: AsRef<[u8]>> Record<B> {
             Kind::Binding | Kind::Revocation => Some(key.guid()),
             Kind::Provider => None,
             Kind::Pointer => Some(Pointer::subject_of(&key.guid())),
+            Kind::Member => Some(Record::members_of(&key.guid())),
         };
         if own.is_some_and(|own| own != self.subject()) {
             return Err(VerifyError::WrongKey);
@@ -419,7 +430,7 @@ impl<B: AsRef<[u8]>> fmt::Debug for Record<B> {
 fn body_len(head: [u8; 4]) -> Result<usize, DecodeError> {
     let [kind, flags, count, alias_len] = head;
     match (kind, usize::from(count), alias_len) {
-        (1..=4, count, _) if count > MAX_ADDRESSES => Err(DecodeError::TooManyAddresses(count)),
+        (1..=5, count, _) if count > MAX_ADDRESSES => Err(DecodeError::TooManyAddresses(count)),
         (1 | 2, count, 0) => Ok(count * ADDRESS_LEN),
         (1 | 2, ..) => Err(DecodeError::UnknownFlags),
         (3, 0, alias_len) => pointer::body_len(alias_len),
@@ -427,7 +438,8 @@ fn body_len(head: [u8; 4]) -> Result<usize, DecodeError> {
             0 => 0,
             _ => Guid::LEN,
         }),
-        (3 | 4, ..) => Err(DecodeError::PointerWithAddresses),
+        (5, 0, 0) => Ok(member::BODY_LEN),
+        (3..=5, ..) => Err(DecodeError::PointerWithAddresses),
         _ => Err(DecodeError::UnknownKind(kind)),
     }
 }
@@ -453,8 +465,8 @@ pub enum DecodeError {
     /// A removal with addresses.
     #[error("a removal must not have addresses")]
     RemovedWithAddresses,
-    /// A pointer or a revocation with addresses.
-    #[error("a pointer or a revocation must not have addresses")]
+    /// A pointer, a revocation or a member with addresses.
+    #[error("a pointer, a revocation or a member must not have addresses")]
     PointerWithAddresses,
     /// What a pointer is called is not an alias.
     #[error("the word of a pointer is not an alias")]

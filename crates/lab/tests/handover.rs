@@ -10,11 +10,11 @@ use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig, StoreLimits as R
 use whimbrel_lab::RepeatingContent;
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
-use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, Publish};
+use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, Publish, TransferOptions};
 use whimbrel_mobilityfirst::router::{
     NextHop, ProxyPolicy, Router, RouterConfig, RouterStatus, store::StoreLimits,
 };
-use whimbrel_mobilityfirst::wire::{ContentKind, Reliability};
+use whimbrel_mobilityfirst::wire::ContentKind;
 use whimbrel_node::{Node, NodeEvent};
 use whimbrel_sim::link::LinkSpec;
 use whimbrel_sim::{DuplexLink, LinkId, NodeId, Simulator};
@@ -127,7 +127,10 @@ impl World {
             kind: ContentKind::File,
             file_name: String::new(),
         };
-        world.tell(server, LocalRequest::Publish(publish));
+        world.tell(
+            server,
+            LocalRequest::Publish(publish, TransferOptions::default()),
+        );
         world.run(Duration::from_secs(1));
         world
     }
@@ -143,11 +146,13 @@ impl World {
         let get = Get {
             request: 1,
             content: self.content.name(),
-            chunk_log2: 18,
+            options: TransferOptions {
+                chunk_log2: 18,
+                // So long that only the network can deliver the missing chunks.
+                nack_timeout_ms: 600_000,
+                ..TransferOptions::default()
+            },
             in_order: false,
-            reliability: Reliability::Nack,
-            // The timeout is so long that only the network can deliver the missing chunks.
-            nack_timeout_ms: 600_000,
             credit: 8,
             resume: bytes::Bytes::new(),
         };

@@ -116,6 +116,13 @@ impl FromIterator<Branch> for NextHops {
 }
 
 impl NextHops {
+    /// Returns the same branches with one preference: a flow may be divided among all of them.
+    #[must_use]
+    pub fn as_equals(mut self) -> NextHops {
+        self.branches.iter_mut().for_each(|it| it.preference = 0);
+        self
+    }
+
     /// Returns true if there are no branches.
     pub fn is_empty(&self) -> bool {
         self.branches.is_empty()

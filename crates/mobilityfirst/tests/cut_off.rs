@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use whimbrel_gnrs::{KeyPair, RecordKey};
-use whimbrel_mobilityfirst::local::{LocalRequest, Publish};
+use whimbrel_mobilityfirst::local::{Delivery, LocalRequest, Publish, TransferOptions};
 use whimbrel_mobilityfirst::wire::ContentKind;
 use world::{Content, World};
 
@@ -133,18 +133,22 @@ fn who_announces_a_hosts_name_as_a_content_gets_nothing_of_what_is_for_that_host
         let message = LocalRequest::Message {
             channel: 1,
             destination: absent,
+            delivery: Delivery::default(),
             payload: Bytes::from_static(b"for one host only"),
         };
         world.say(sender, &message);
         world.run(Duration::from_millis(100));
     };
     say(&mut world);
-    let publish = LocalRequest::Publish(Publish {
-        content: absent,
-        content_len: 10,
-        kind: ContentKind::File,
-        file_name: String::from("bait"),
-    });
+    let publish = LocalRequest::Publish(
+        Publish {
+            content: absent,
+            content_len: 10,
+            kind: ContentKind::File,
+            file_name: String::from("bait"),
+        },
+        TransferOptions::default(),
+    );
     world.say(thief, &publish);
     world.run(Duration::from_millis(100));
     say(&mut world);

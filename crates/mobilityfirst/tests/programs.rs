@@ -7,8 +7,10 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use whimbrel_core::{Guid, GuidPrefix, Machine, PortEvent, PortId, PortOrigin, Time};
-use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, MAX_NAMES, Publish, greeting};
-use whimbrel_mobilityfirst::wire::{ContentKind, MAX_MESSAGE, Reliability};
+use whimbrel_mobilityfirst::local::{
+    Delivery, Get, LocalEvent, LocalRequest, MAX_NAMES, Publish, TransferOptions, greeting,
+};
+use whimbrel_mobilityfirst::wire::{ContentKind, MAX_MESSAGE};
 
 use world::{World, drain, info};
 
@@ -24,6 +26,7 @@ impl World {
         let message = LocalRequest::Message {
             channel,
             destination,
+            delivery: Delivery::default(),
             payload,
         };
         self.hosts[from].request(self.now, APP, message);
@@ -106,7 +109,11 @@ fn publish(world: &mut World, host: usize, content: Guid) {
         kind: ContentKind::File,
         file_name: String::new(),
     };
-    world.hosts[host].request(world.now, APP, LocalRequest::Publish(publish));
+    world.hosts[host].request(
+        world.now,
+        APP,
+        LocalRequest::Publish(publish, TransferOptions::default()),
+    );
 }
 
 /// The names at a host that begin so.
@@ -138,10 +145,8 @@ fn a_host_knows_the_names_that_its_programs_offer_and_fetch_by_their_first_digit
     let get = Get {
         request: 1,
         content: fetched,
-        chunk_log2: 20,
+        options: TransferOptions::default(),
         in_order: false,
-        reliability: Reliability::Nack,
-        nack_timeout_ms: 0,
         credit: 8,
         resume: Bytes::new(),
     };

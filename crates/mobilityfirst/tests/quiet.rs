@@ -8,7 +8,7 @@ use whimbrel_core::{SeededRng, Time};
 use whimbrel_gnrs::KeyPair;
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
-use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, TransferOptions};
 use whimbrel_mobilityfirst::router::Router;
 use whimbrel_sim::link::LinkSpec;
 use whimbrel_sim::testbed::Net;
@@ -142,7 +142,10 @@ fn world_of(to_server: u64, to_client: u64, len: usize) -> World {
     };
     let publish = world.content.publish();
     world.run(Duration::from_secs(5));
-    world.request(server, LocalRequest::Publish(publish));
+    world.request(
+        server,
+        LocalRequest::Publish(publish, TransferOptions::default()),
+    );
     world.run(Duration::from_secs(60));
     world
 }

@@ -8,7 +8,7 @@ use whimbrel_core::{Guid, SeededRng, Time};
 use whimbrel_gnrs::KeyPair;
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
-use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, TransferOptions};
 use whimbrel_mobilityfirst::router::{Router, RouterConfig};
 use whimbrel_sim::link::{LinkSpec, QueueLimit};
 use whimbrel_sim::testbed::{Fault, Net};
@@ -159,7 +159,10 @@ impl World {
         let content = Content::new(len, seed);
         let (name, publish) = (content.name(), content.publish());
         self.contents.insert(name, content);
-        self.request(self.server, LocalRequest::Publish(publish));
+        self.request(
+            self.server,
+            LocalRequest::Publish(publish, TransferOptions::default()),
+        );
         self.run(Duration::from_millis(100));
         name
     }

@@ -14,6 +14,7 @@ use whimbrel_mobilityfirst::local::{
     AcceptOffer, ContentOffer, Get, LocalEvent, LocalRequest, OfferId, OfferVerdict, Publish,
     SendContent, SendState, greeting,
 };
+use whimbrel_mobilityfirst::local::{Delivery, MissingParts, Service, Storage, TransferOptions};
 use whimbrel_mobilityfirst::wire;
 use whimbrel_mobilityfirst::wire::{
     ChunkRanges, ContentKind, Control, ControlCode, Credit, Data, DropReason, Echo, NetworkHeader,
@@ -60,6 +61,7 @@ fn data() -> Chunk {
     let mut header = header(service, UpperProtocol::Transport, SERVER, CLIENT);
     header.destination_address = ACCESS_ROUTER;
     header.extensions.lifetime_ms = Some(60_000);
+    header.extensions.nack_timeout_ms = Some(5_000);
     header.extensions.request = REQUEST_ID;
     let data = Data {
         content: CONTENT,
@@ -426,19 +428,30 @@ fn offer() -> ContentOffer {
 
 /// Contents of frames between a program and its host: requests, then events.
 fn local_requests() -> Vec<(&'static str, LocalRequest)> {
+    let options = TransferOptions {
+        chunk_log2: 20,
+        reliability: Some(Reliability::Nack),
+        nack_timeout_ms: 5_000,
+        delivery: Delivery {
+            storage: Storage::Lifetime(60_000),
+            service: Service::Unicast,
+        },
+    };
     let get = Get {
         request: 7,
         content: CONTENT,
-        chunk_log2: 20,
+        options,
         in_order: true,
-        reliability: Reliability::Nack,
-        nack_timeout_ms: 0,
         credit: 8,
         resume: Bytes::new(),
     };
     let message = LocalRequest::Message {
         channel: 7,
         destination: SERVER,
+        delivery: Delivery {
+            storage: Storage::Never,
+            service: Service::Anycast,
+        },
         payload: Bytes::from_static(b"on my way"),
     };
     let names = LocalRequest::Names {
@@ -457,6 +470,7 @@ fn local_requests() -> Vec<(&'static str, LocalRequest)> {
         ("callers", callers),
         ("get", LocalRequest::Get(get.clone())),
         ("get-from", get_from),
+        ("publish", LocalRequest::Publish(offer().content, options)),
         ("status", LocalRequest::Status { request: 1 }),
         ("message", message),
         ("listen", LocalRequest::Listen { channel: 7 }),
@@ -466,13 +480,18 @@ fn local_requests() -> Vec<(&'static str, LocalRequest)> {
             LocalRequest::Send(SendContent {
                 request: 7,
                 destination: CLIENT,
-                lifetime_ms: 60_000,
-                chunk_log2: 20,
+                options: TransferOptions::default(),
                 proposed: OfferUse::Bundle,
                 content: offer().content,
             }),
         ),
         ("take-offers", LocalRequest::TakeOffers),
+        (
+            "attach",
+            LocalRequest::Attach {
+                key: ServiceKey([7; 32]),
+            },
+        ),
         (
             "accept",
             LocalRequest::Accept(AcceptOffer {
@@ -524,6 +543,17 @@ fn local_events() -> Vec<(&'static str, LocalEvent)> {
             },
         ),
         ("offered", LocalEvent::Offered(offer())),
+        (
+            "incomplete",
+            LocalEvent::Incomplete {
+                request: 7,
+                missing: MissingParts {
+                    content_len: Some(131_077),
+                    bytes: 65_541,
+                    ranges: vec![65_536..131_077],
+                },
+            },
+        ),
     ]
 }
 

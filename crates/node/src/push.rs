@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use whimbrel_content::ChunkSize;
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::chunk_size::asked;
-use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, SendContent, SendState};
+use whimbrel_mobilityfirst::local::{
+    LocalEvent, LocalRequest, SendContent, SendState, TransferOptions,
+};
 use whimbrel_mobilityfirst::wire::OfferUse;
 
 use crate::local_client::{Attachment, LocalClient, LocalError, requested_size};
@@ -36,10 +36,8 @@ pub struct PushItem {
 pub struct PushOptions {
     /// The receiver.
     pub destination: Guid,
-    /// How long a router may store a chunk; `None` for as long as it does.
-    pub lifetime: Option<Duration>,
-    /// The size of chunks; `None` for such as the path affords.
-    pub chunk_size: Option<ChunkSize>,
+    /// What the user has chosen.
+    pub transfer: TransferOptions,
     /// Wait until the receiver has everything, and not only the network.
     pub until_delivered: bool,
     /// Give up after this long.
@@ -237,12 +235,10 @@ impl<'a> Pushing<'a> {
             let (Some(item), Some(content), false) = (item, content, self.is_over(progress)) else {
                 continue;
             };
-            let lifetime = self.options.lifetime.unwrap_or_default().as_millis();
             client.send(&LocalRequest::Send(SendContent {
                 request: *number,
                 destination: self.options.destination,
-                lifetime_ms: lifetime.min(u32::MAX.into()) as u32,
-                chunk_log2: asked(self.options.chunk_size),
+                options: self.options.transfer,
                 proposed: item.proposed,
                 content,
             }))?;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, TransferOptions};
 use whimbrel_mobilityfirst::wire::ControlCode;
 
 use crate::local_client::{Attachment, LocalClient, LocalError, requested_size};
@@ -56,16 +56,17 @@ pub enum ServeEvent {
     DaemonBack,
 }
 
-/// Serves until `stop` is set. The first connection must succeed; later ones are tried repeatedly.
+/// Serves with these options until `stop` is set. The first connection must succeed; later ones are tried repeatedly.
 pub fn serve(
     attachment: &mut Attachment,
     shelf: &mut Shelf,
+    options: TransferOptions,
     stop: &AtomicBool,
     observe: &mut dyn FnMut(ServeEvent),
 ) -> Result<(), LocalError> {
     let mut client = attachment.connect()?;
     loop {
-        match serve_once(&mut client, shelf, stop, observe) {
+        match serve_once(&mut client, shelf, options, stop, observe) {
             Ok(()) => return Ok(()),
             Err(LocalError::Closed | LocalError::Io(_)) if attachment.can_return() => {}
             Err(error) => return Err(error),
@@ -87,11 +88,12 @@ pub fn serve(
 fn serve_once(
     client: &mut LocalClient,
     shelf: &mut Shelf,
+    options: TransferOptions,
     stop: &AtomicBool,
     observe: &mut dyn FnMut(ServeEvent),
 ) -> Result<(), LocalError> {
     for offer in shelf.offers() {
-        client.send(&offer)?;
+        client.send(&LocalRequest::Publish(offer, options))?;
     }
     let mut watch = Watch::new(Subject::Host);
     while !stop.load(Ordering::Relaxed) {
@@ -134,11 +136,9 @@ fn serve_once(
         }
     }
     for offer in shelf.offers() {
-        if let LocalRequest::Publish(publish) = offer {
-            client.send(&LocalRequest::Withdraw {
-                content: publish.content,
-            })?;
-        }
+        client.send(&LocalRequest::Withdraw {
+            content: offer.content,
+        })?;
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use whimbrel_content::{ChunkSize, ChunkTree, FolderError, HashError};
 use whimbrel_core::Guid;
 use whimbrel_keychain::small_file;
-use whimbrel_mobilityfirst::local::{LocalRequest, Publish, ReadChunk};
+use whimbrel_mobilityfirst::local::{Publish, ReadChunk};
 use whimbrel_mobilityfirst::wire::ContentKind;
 
 use crate::place::{check_own, make_folder_of};
@@ -323,10 +323,10 @@ impl Shelf {
         Ok((tree, stamp))
     }
 
-    /// Returns the requests that publish everything on the shelf.
-    pub fn offers(&self) -> impl Iterator<Item = LocalRequest> {
+    /// Returns everything on the shelf, to be published.
+    pub fn offers(&self) -> impl Iterator<Item = Publish> {
         let contents = self.items.iter();
-        contents.map(|(name, item)| LocalRequest::Publish(item.publish(*name)))
+        contents.map(|(name, item)| item.publish(*name))
     }
 
     /// Returns a content as it is published or sent.

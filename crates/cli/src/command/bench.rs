@@ -24,6 +24,7 @@ pub(crate) const HELP: &str = "Example:\n  whimbrel bench loss outage --backend 
     peer       one file over a clean veth pair, Whimbrel's rate over quinn's (>= 1) and over kernel TCP's, CPU of all\n  \
     fairness   shares of one bottleneck beside TCP and beside itself (no target)\n  \
     simulator  packet events per second on one core, over a million (>= 1)\n  \
+    messages   messages of 200 octets through one router, over 100,000/s (>= 1)\n  \
     memory     a router's memory under a flood, over its configured bound (<= 1)\n  \
     ndn        a router between two programs over a bare relay (>= 0.5) and over 150,000 exchanges/s, its pipeline alone\n             \
     over 1,000,000, a file over two routers over 3 Gbit/s (>= 1)\n\n\
@@ -77,6 +78,7 @@ enum PartName {
     Peer,
     Fairness,
     Simulator,
+    Messages,
     Memory,
     Ndn,
 }
@@ -181,6 +183,7 @@ impl From<PartName> for Part {
             PartName::Peer => Part::Peer,
             PartName::Fairness => Part::Fairness,
             PartName::Simulator => Part::Simulator,
+            PartName::Messages => Part::Messages,
             PartName::Memory => Part::Memory,
             PartName::Ndn => Part::Ndn,
         }

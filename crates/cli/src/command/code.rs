@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use whimbrel_core::Guid;
 use whimbrel_gnrs::KeyPair;
-use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
+use whimbrel_mobilityfirst::local::{Delivery, LocalEvent, LocalRequest};
 use whimbrel_node::config::{LinkSection, NamedRemote};
 use whimbrel_node::keys::random_bytes;
 use whimbrel_node::local_client::{LocalClient, LocalError};
@@ -193,6 +193,7 @@ impl Gift {
             let (answer, given) = giver.handle(from, &payload, &mut rng);
             if let Some(answer) = answer {
                 client.send(&LocalRequest::Message {
+                    delivery: Delivery::default(),
                     channel: CHANNEL,
                     destination: from,
                     payload: answer.encode().into(),
@@ -444,6 +445,7 @@ impl Taking {
         self.next = Instant::now() + self.pause;
         self.pause = (self.pause * 2).min(MAX_REPEAT);
         client.send(&LocalRequest::Message {
+            delivery: Delivery::default(),
             channel: CHANNEL,
             destination,
             payload: self.taker.message().encode().into(),

@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use whimbrel_content::ChunkSize;
 use whimbrel_core::units::{ByteSize, Span};
-use whimbrel_mobilityfirst::local::FailReason;
+use whimbrel_mobilityfirst::local::{FailReason, TransferOptions};
 use whimbrel_node::config::{LinkSection, NamedRemote};
 use whimbrel_node::fetch::{FetchError, FetchOptions, Fetched, Progress, fetch};
 use whimbrel_node::output::{self, Destination};
@@ -19,6 +18,7 @@ use whimbrel_node::wait::Wait;
 
 use super::access::{no_host, reach};
 use super::pointers::NameServers;
+use super::transfer::TransferArguments;
 use super::waiting::ToldWait;
 use super::wanted::{Asking, Found, Wanted};
 use super::{Outcome, directory, json_line, json_text, out, stop_flag};
@@ -62,13 +62,6 @@ pub(crate) struct Get {
     /// sender of a code
     #[arg(long, value_name = "DURATION", value_parser = Span::with_unit)]
     timeout: Option<Span>,
-    /// How long a chunk may be missing before it is requested again; by default the host decides
-    #[arg(long, value_name = "DURATION", value_parser = Span::with_unit)]
-    nack_timeout: Option<Span>,
-    /// Fetch in chunks of this size, a power of two from 16 KiB to 4 MiB; by default as large as the path
-    /// affords, up to 1 MiB
-    #[arg(long, value_name = "SIZE")]
-    chunk_size: Option<ByteSize>,
     /// PATH is an older version of this folder: bring it up to date once all of the new one is here. Files
     /// that the new one lacks stay
     #[arg(long)]
@@ -78,6 +71,8 @@ pub(crate) struct Get {
     follow: bool,
     #[command(flatten)]
     name_servers: NameServers,
+    #[command(flatten)]
+    transfer: TransferArguments,
     /// Refuse a file that is longer, or a folder that would take more on disk. By default a folder is
     /// refused only if it takes over 64 MiB and more than a hundred times what is fetched for it
     #[arg(long, value_name = "SIZE")]
@@ -97,15 +92,10 @@ pub(crate) fn run(arguments: Get) -> Outcome {
         [one] if one == "-" => typed()?.parse()?,
         words => words.join(" ").parse()?,
     };
-    let chunk_size = arguments
-        .chunk_size
-        .map(|size| ChunkSize::from_bytes(size.0));
-    let chunk_size = chunk_size
-        .transpose()
-        .map_err(|error| Failure::new(Exit::Usage, format!("--chunk-size: {error}")))?;
+    let transfer = arguments.transfer.options()?;
     let stop = stop_flag()?;
     loop {
-        let (exit, found) = fetch_once(wanted.clone(), &arguments, chunk_size, &stop)?;
+        let (exit, found) = fetch_once(wanted.clone(), &arguments, transfer, &stop)?;
         let is_followed = arguments.follow && exit == Exit::Done;
         let (Wanted::Pointer(name), Some(found), true) = (&wanted, found, is_followed) else {
             return Ok(exit);
@@ -120,7 +110,7 @@ pub(crate) fn run(arguments: Get) -> Outcome {
 fn fetch_once(
     wanted: Wanted,
     arguments: &Get,
-    chunk_size: Option<ChunkSize>,
+    transfer: TransferOptions,
     stop: &AtomicBool,
 ) -> Result<(Exit, Option<FoundPointer>), Failure> {
     let output = Destination::open(&arguments.output, stop)?;
@@ -130,9 +120,8 @@ fn fetch_once(
     let options = FetchOptions {
         content: found.content,
         output,
-        chunk_size,
+        transfer,
         timeout: arguments.timeout.map(|timeout| timeout.0),
-        nack_timeout: arguments.nack_timeout.map(|timeout| timeout.0),
         limit: arguments.max_size.map(|size| size.0),
         update: arguments.update || arguments.follow,
         offered: None,

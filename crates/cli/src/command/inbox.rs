@@ -10,6 +10,7 @@ use whimbrel_core::units::ByteSize;
 use whimbrel_keychain::small_file;
 use whimbrel_mobilityfirst::local::ContentOffer;
 use whimbrel_node::inbox::{Existing, InboxEvent, InboxRule, take_offers};
+use whimbrel_node::keys;
 use whimbrel_node::local_client::Attachment;
 
 use super::access::{no_host, reach};
@@ -47,6 +48,10 @@ pub(crate) struct Inbox {
     /// End after this many files and messages; by default Ctrl-C ends it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
+    /// Also take what is pushed to the name of this key with `--service anycast`. Several inboxes may have it:
+    /// the nearest gets what is sent; can be repeated
+    #[arg(long, value_name = "KEY")]
+    service: Vec<PathBuf>,
     #[command(flatten)]
     access: HostAccess,
     /// Print lines of JSON
@@ -96,6 +101,8 @@ pub(crate) fn run(arguments: Inbox) -> Outcome {
         total: arguments.total.map(|size| size.0),
         existing: arguments.existing.into(),
     };
+    let services = arguments.service.iter().map(|path| keys::load(path));
+    let services = services.collect::<Result<Vec<_>, _>>()?;
     let stop = stop_flag()?;
     let mut access = reach(&arguments.access, Vec::new())?;
     let mut attach = || match (&access.embedded, &mut access.attachment) {
@@ -111,12 +118,19 @@ pub(crate) fn run(arguments: Inbox) -> Outcome {
     };
     let mut observe = |event: InboxEvent| teller.tell(event);
     let (folder, count) = (&arguments.output, arguments.count);
-    take_offers(&mut attach, folder, &rule, count, &stop, &mut observe).map_err(
-        |error| match error {
-            whimbrel_node::inbox::InboxError::Host(error) => no_host(error),
-            other => other.into(),
-        },
-    )?;
+    take_offers(
+        &mut attach,
+        folder,
+        &rule,
+        &services,
+        count,
+        &stop,
+        &mut observe,
+    )
+    .map_err(|error| match error {
+        whimbrel_node::inbox::InboxError::Host(error) => no_host(error),
+        other => other.into(),
+    })?;
     Ok(Exit::Done)
 }
 

@@ -31,6 +31,7 @@ pub(crate) mod shell;
 pub(crate) mod status;
 pub(crate) mod study;
 pub(crate) mod tcp_proxy;
+mod transfer;
 mod waiting;
 mod wanted;
 

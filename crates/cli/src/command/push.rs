@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
-use whimbrel_content::ChunkSize;
 use whimbrel_core::Guid;
-use whimbrel_core::units::{ByteSize, Span};
+use whimbrel_core::units::Span;
 use whimbrel_mobilityfirst::local::SendState;
 use whimbrel_mobilityfirst::wire::{MAX_MESSAGE, OfferUse};
 use whimbrel_node::place::Places;
@@ -19,6 +18,7 @@ use whimbrel_node::wait::Wait;
 use super::access::{no_host, reach};
 use super::directory;
 use super::serve::shelve;
+use super::transfer::TransferArguments;
 use super::waiting::ToldWait;
 use super::{Outcome, json_line, out, stop_flag};
 use crate::arguments::HostAccess;
@@ -38,12 +38,10 @@ pub(crate) struct PushArguments {
     /// Give up after this long, as "30 s"; by default it waits for ever
     #[arg(long, value_name = "DURATION", value_parser = Span::with_unit)]
     timeout: Option<Span>,
-    /// How long a router may store it while the receiver is away, as "2 h"; by default as long as the router
-    /// stores
-    #[arg(long, value_name = "DURATION", value_parser = Span::with_unit)]
-    lifetime: Option<Span>,
     #[command(flatten)]
     access: HostAccess,
+    #[command(flatten)]
+    transfer: TransferArguments,
     /// Print lines of JSON
     #[arg(long)]
     json: bool,
@@ -60,10 +58,6 @@ pub(crate) struct PushCommand {
     /// The name that the receiver is told, in place of the file's or folder's own
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Send in chunks of this size, a power of two from 16 KiB to 4 MiB; by default as large as the path
-    /// affords, up to 1 MiB
-    #[arg(long, value_name = "SIZE")]
-    chunk_size: Option<ByteSize>,
     #[command(flatten)]
     sending: PushArguments,
 }
@@ -85,11 +79,6 @@ pub(crate) fn run(arguments: PushCommand) -> Outcome {
         let text = "--name is the name of one file: run a command for each";
         return Err(Failure::new(Exit::Usage, text));
     }
-    let chunk_size = arguments
-        .chunk_size
-        .map(|size| ChunkSize::from_bytes(size.0))
-        .transpose()
-        .map_err(|error| Failure::new(Exit::Usage, format!("--chunk-size: {error}")))?;
     // Detects a missing daemon before hashing for an hour.
     let mut access = reach(&sending.access, Vec::new())?;
     let mut shelf = Shelf::new(Some(Places::of_this_user().cache.join("trees")));
@@ -125,7 +114,7 @@ pub(crate) fn run(arguments: PushCommand) -> Outcome {
         items.push((item, path_line(path)));
         spooled.extend(spool);
     }
-    deliver(&mut access, &shelf, &items, sending, chunk_size, &stop)
+    deliver(&mut access, &shelf, &items, sending, &stop)
 }
 
 pub(crate) fn message(arguments: MessageArguments) -> Outcome {
@@ -148,7 +137,7 @@ pub(crate) fn message(arguments: MessageArguments) -> Outcome {
         proposed: OfferUse::Note,
     };
     let items = [(item, "the message".to_owned())];
-    deliver(&mut access, &shelf, &items, &arguments.sending, None, &stop)
+    deliver(&mut access, &shelf, &items, &arguments.sending, &stop)
 }
 
 /// Reads standard input into a file that goes with the process.
@@ -175,13 +164,15 @@ fn deliver(
     shelf: &Shelf,
     items: &[(PushItem, String)],
     sending: &PushArguments,
-    chunk_size: Option<ChunkSize>,
     stop: &std::sync::atomic::AtomicBool,
 ) -> Outcome {
+    if sending.wait && sending.transfer.is_sent_once() {
+        let text = "--wait waits for the receiver's confirmation, and with --reliability dont-care there is none";
+        return Err(Failure::new(Exit::Usage, text));
+    }
     let options = PushOptions {
         destination: sending.to,
-        lifetime: sending.lifetime.map(|span| span.0),
-        chunk_size,
+        transfer: sending.transfer.options()?,
         until_delivered: sending.wait,
         timeout: sending.timeout.map(|span| span.0),
     };
@@ -314,6 +305,9 @@ impl PushReport<'_> {
                     continue;
                 }
                 SendState::Leaving => "it can no longer be read, and was not sent whole",
+                SendState::Lost => {
+                    "a router could not forward parts of it, and they are not sent again (--reliability dont-care)"
+                }
                 SendState::NotAccepted => {
                     "the receiver takes nothing from this sender, or nothing at all (whimbrel inbox --from)"
                 }
@@ -329,20 +323,23 @@ impl PushReport<'_> {
             };
             let text = format!("{what} was refused: {refused}");
             let text = match progress.state {
-                SendState::Leaving => format!("{what}: {refused}"),
+                SendState::Leaving | SendState::Lost => format!("{what}: {refused}"),
                 _ => text,
             };
             if self.json {
                 json_line(&json!({ "event": "failed", "name": progress.content, "error": text }));
             }
-            let is_first = failure.is_none();
-            match is_first {
-                true => failure = Some(text),
-                false => say(&text),
+            let exit = match progress.state {
+                SendState::Lost => Exit::PartsMissing,
+                _ => Exit::Refused,
+            };
+            match failure {
+                None => failure = Some((exit, text)),
+                Some(_) => say(&text),
             }
         }
         match failure {
-            Some(text) => Err(Failure::new(Exit::Refused, text)),
+            Some((exit, text)) => Err(Failure::new(exit, text)),
             None => Ok(Exit::Done),
         }
     }

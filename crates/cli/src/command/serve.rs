@@ -18,6 +18,7 @@ use whimbrel_node::shelf::{Shelf, ShelfError, Shelved};
 use super::access::{Access, no_host, reach};
 use super::offering::{self, Takers};
 use super::pointers::Pointing;
+use super::transfer::TransferArguments;
 use super::waiting::ToldWait;
 use super::{Outcome, code, json_line, out, stop_flag, tell, tell_json};
 use crate::arguments::HostAccess;
@@ -50,6 +51,8 @@ pub(crate) struct Serve {
     pointing: Pointing,
     #[command(flatten)]
     access: HostAccess,
+    #[command(flatten)]
+    transfer: TransferArguments,
     /// Hash files again, and store no hashes for the next start
     #[arg(long)]
     no_cache: bool,
@@ -120,6 +123,7 @@ pub(crate) fn send(arguments: Send) -> Outcome {
             print_names: false,
             listen: listen.map(Bind::Udp),
             pointing: Pointing::default(),
+            transfer: TransferArguments::default(),
             access: HostAccess {
                 socket: None,
                 ..arguments.access
@@ -154,6 +158,7 @@ struct Offer {
 
 fn offer(offer: Offer) -> Outcome {
     let arguments = &offer.serve;
+    let transfer = arguments.transfer.options()?;
     let stop = stop_flag()?;
     let cache = (!arguments.no_cache).then(|| Places::of_this_user().cache.join("trees"));
     let mut shelf = Shelf::new(cache);
@@ -211,7 +216,13 @@ fn offer(offer: Offer) -> Outcome {
         _ => None,
     };
     let mut observe = |event: ServeEvent| teller.tell(event);
-    let served = serve(&mut access.attachment, &mut shelf, &stop, &mut observe);
+    let served = serve(
+        &mut access.attachment,
+        &mut shelf,
+        transfer,
+        &stop,
+        &mut observe,
+    );
     drop(giving);
     teller.takers.end();
     served.map_err(no_host)?;

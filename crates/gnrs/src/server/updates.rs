@@ -76,9 +76,9 @@ impl<S: Store> Server<S> {
             reserved: may_create.then_some(source),
             put: Put {
                 record: record.to_owned(),
-                // A key has its places for pointers, wherever its owner is: none gives way to another.
+                // A key has its places for pointers and members, wherever its owner is: none gives way to another.
                 network: source
-                    .filter(|_| record.kind() != Kind::Pointer)
+                    .filter(|_| !matches!(record.kind(), Kind::Pointer | Kind::Member))
                     .map(network),
                 may_create: may_create || !reserves,
             },

@@ -274,11 +274,12 @@ impl MemoryStore {
         self.forget_expired(now_ms, budget, None, &mut UndoLog::new())
     }
 
-    /// Returns the providers of `content` that are neither expired nor removed.
+    /// Returns the providers of `content`, or the members of a name, that are neither expired nor removed.
     pub fn providers(&self, content: &Guid, now_ms: u64) -> Vec<Record> {
         let mut found = Vec::new();
         self.visit(content, now_ms, &mut |record| {
-            if !record.is_removal() && record.kind() == Kind::Provider {
+            let has_holder = matches!(record.kind(), Kind::Provider | Kind::Member);
+            if !record.is_removal() && has_holder {
                 found.push(record.clone());
             }
             true

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use whimbrel_content::RangeSet;
 use whimbrel_core::Time;
+use whimbrel_mobilityfirst::local::TransferOptions;
 use whimbrel_mobilityfirst::local::{
     Get, LocalChunk, LocalEvent, LocalRequest, Publish, ReadChunk,
 };
-use whimbrel_mobilityfirst::wire::{ContentKind, Reliability};
+use whimbrel_mobilityfirst::wire::ContentKind;
 
 use super::{Breach, library};
 
@@ -106,12 +107,13 @@ impl Program {
         let mine = library::contents().iter().enumerate();
         mine.filter(|(number, _)| number % self.hosts == self.host)
             .map(|(_, content)| {
-                LocalRequest::Publish(Publish {
+                let publish = Publish {
                     content: content.name(),
                     content_len: content.len(),
                     kind: ContentKind::File,
                     file_name: String::from("content"),
-                })
+                };
+                LocalRequest::Publish(publish, TransferOptions::default())
             })
             .collect()
     }
@@ -123,10 +125,11 @@ impl Program {
         LocalRequest::Get(Get {
             request,
             content: library::contents()[content].name(),
-            chunk_log2: CHUNK_LOG2,
+            options: TransferOptions {
+                chunk_log2: CHUNK_LOG2,
+                ..TransferOptions::default()
+            },
             in_order: request.is_multiple_of(2),
-            reliability: Reliability::Nack,
-            nack_timeout_ms: 0,
             credit: CREDIT,
             resume: Bytes::new(),
         })
@@ -210,7 +213,7 @@ impl Program {
                 request,
                 content_len,
             } => self.complete(request, content_len),
-            LocalEvent::Failed { request, .. } => {
+            LocalEvent::Failed { request, .. } | LocalEvent::Incomplete { request, .. } => {
                 let Some(download) = self.downloads.remove(&request) else {
                     return Ok(None);
                 };

@@ -6,10 +6,11 @@ use core::time::Duration;
 use whimbrel_core::{Guid, PortId, Time, WallClock};
 use whimbrel_gnrs::{Address, KeyPair, Record, Statement};
 
-use super::Timer;
 use super::catalogue::Catalogue;
 use super::clocks::{ClockDifference, Clocks};
 use super::effects::{Action, Effects};
+use super::services::Services;
+use super::{App, Timer};
 use crate::links::Links;
 use crate::local::LocalEvent;
 use crate::next_hops::{Branch, NextHops};
@@ -65,6 +66,7 @@ pub(super) struct Registration {
     // Contents to announce as soon as there is room, and the times of the other announcements.
     to_announce: VecDeque<Guid>,
     due: BTreeMap<Guid, Time>,
+    services: Services,
 }
 
 impl Registration {
@@ -84,6 +86,7 @@ impl Registration {
             outcome: None,
             to_announce: VecDeque::new(),
             due: BTreeMap::new(),
+            services: Services::default(),
         }
     }
 
@@ -364,7 +367,8 @@ impl Registration {
             self.to_announce.pop_front();
             sent = true;
             let unix_ms = self.clocks.unix_millis(now, &[port]);
-            let statement = if catalogue.contains(&content) {
+            let is_here = catalogue.contains(&content) || self.services.is_attached(&content);
+            let statement = if is_here {
                 let again = now + self.terms.announcement_lifetime / 3;
                 self.due.insert(content, again);
                 effects.set_earlier(Timer::Announcements, again);
@@ -375,7 +379,10 @@ impl Registration {
                 statement.removed = true;
                 statement
             };
-            if let Ok(record) = Record::provider(&self.terms.keys, content, &statement) {
+            let record = self.services.sign(&content, self.guid, &statement);
+            let record =
+                record.unwrap_or_else(|| Record::provider(&self.terms.keys, content, &statement));
+            if let Ok(record) = record {
                 let record = bytes::Bytes::copy_from_slice(record.as_bytes());
                 effects.control(port, Control::Register { record });
             }
@@ -409,13 +416,37 @@ impl Registration {
         if code == ControlCode::Stale {
             self.leap();
         }
-        if code != ControlCode::Registered && catalogue.contains(&content) {
+        let is_here = catalogue.contains(&content) || self.services.is_attached(&content);
+        if code != ControlCode::Registered && is_here {
             self.due.insert(content, now + ANNOUNCE_AGAIN);
             effects.set_earlier(Timer::Announcements, now + ANNOUNCE_AGAIN);
         }
         for app in catalogue.publishers(&content) {
             effects.tell(app, LocalEvent::Published { content, code });
         }
+        for (app, content) in self.services.programs(&content) {
+            effects.tell(app, LocalEvent::Published { content, code });
+        }
+    }
+
+    /// Attaches the host by the name of a key, for a program.
+    pub(super) fn attach_service(&mut self, app: App, keys: KeyPair, effects: &mut Effects) {
+        let (content, code) = (keys.guid(), ControlCode::Full);
+        match self.services.attach(app, keys) {
+            Some(members) => self.announce(members),
+            None => effects.tell(app, LocalEvent::Published { content, code }),
+        }
+    }
+
+    /// Ends what a program has attached the host by.
+    pub(super) fn forget_services_of(&mut self, app: App) {
+        let left = self.services.forget(app);
+        self.withdraw_announcements(left);
+    }
+
+    /// Returns true if the host is attached by the name with these members.
+    pub(super) fn is_member_of(&self, members: &Guid) -> bool {
+        self.services.is_attached(members)
     }
 
     fn forget_announcement(&mut self, content: Guid) {

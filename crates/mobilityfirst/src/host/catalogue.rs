@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use whimbrel_core::{Guid, GuidPrefix};
 
 use super::App;
-use crate::local::Publish;
+use crate::local::{Publish, TransferOptions};
 
 /// Bound of the offers of all programs together.
 const MAX_OFFERS: usize = 1 << 20;
@@ -15,6 +15,7 @@ const MAX_OFFERS: usize = 1 << 20;
 pub(super) struct Offer {
     pub(super) app: App,
     pub(super) publish: Publish,
+    pub(super) options: TransferOptions,
 }
 
 /// The offers. Several programs may offer the same content: the newest offer is used, and when its
@@ -132,6 +133,7 @@ mod tests {
         Offer {
             app: App::Inner(app),
             publish,
+            options: TransferOptions::default(),
         }
     }
 

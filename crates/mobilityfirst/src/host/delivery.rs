@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use whimbrel_core::{Guid, Time};
 
-use super::effects::Effects;
+use super::effects::{Effects, Treatment};
 use super::inbox::HOLD_AGAIN;
 use super::upload::{Pushed, Ready};
 use super::{App, Host, Timer, Way};
@@ -82,6 +82,10 @@ struct DroppedChunks {
 impl Host {
     /// Sends a program's content to a receiver.
     pub(super) fn send_content(&mut self, now: Time, app: App, send: &SendContent) {
+        let send = &SendContent {
+            destination: send.options.delivery.address(send.destination),
+            ..send.clone()
+        };
         let publish = &send.content;
         let id = self.uploads.draw_id();
         let terms = OfferTerms {
@@ -94,14 +98,16 @@ impl Host {
         };
         let offer = (self.registration).sign_offer(now, &terms, send.proposed);
         // As the receiver would request it; it has no address yet.
-        let (service, upper) = (ServiceId::UNICAST, UpperProtocol::Transport);
+        let (options, upper) = (send.options, UpperProtocol::Transport);
+        let service = options.delivery.service(ServiceId::UNICAST);
         let mut header = NetworkHeader::new(service, upper, send.destination, self.guid);
         header.extensions.request = Some(id);
+        let chunk_log2 = options.asked_log2();
         let request = Request {
             content: publish.content,
-            chunk_log2: send.chunk_log2 & !crate::wire::EXACT_SIZE,
-            is_exact: send.chunk_log2 & crate::wire::EXACT_SIZE != 0,
-            reliability: Reliability::Nack,
+            chunk_log2: chunk_log2 & !crate::wire::EXACT_SIZE,
+            is_exact: chunk_log2 & crate::wire::EXACT_SIZE != 0,
+            reliability: options.reliability.unwrap_or_default(),
             chunks: ChunkRanges::all(),
         };
         let length = publish.content_len;
@@ -117,7 +123,8 @@ impl Host {
 
     /// Sends a chunk that a program has read. Returns false if no node answers on that way.
     pub(super) fn send_data(&mut self, ready: Ready) -> bool {
-        let mut service = ServiceId::CONTENT_RESPONSE.with(ServiceId::DELAY_TOLERANT);
+        let treatment = Treatment::new(ready.delivery, ServiceId::CONTENT_RESPONSE);
+        let mut service = treatment.service;
         if ready.multihoming {
             service = service.with(ServiceId::MULTIHOMING);
         }
@@ -129,12 +136,12 @@ impl Host {
         let upper = UpperProtocol::Transport;
         let mut header = self.header(ready.way, service, upper, ready.to, ready.address);
         header.extensions.request = ready.request_id;
-        if let Some(unrequested) = ready.unrequested {
-            header.extensions.offer = Some(unrequested.offer);
-            header.extensions.lifetime_ms = unrequested.lifetime_ms;
-        }
+        header.extensions.offer = ready.offer;
+        header.extensions.lifetime_ms = treatment.lifetime_ms;
+        header.extensions.nack_timeout_ms = ready.nack_timeout_ms;
         let data = Transport::Data(ready.data);
-        self.send(ready.way, Chunk::of_transport(header, &data))
+        let chunk = Chunk::of_transport(header, &data);
+        self.send(ready.way, chunk, treatment.divides)
     }
 
     /// Keeps a chunk of a content that nobody here has requested, if its sender offers it. Returns it if it

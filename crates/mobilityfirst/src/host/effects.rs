@@ -8,7 +8,7 @@ use whimbrel_core::{Guid, PortId, Time};
 
 use super::shares::Load;
 use super::{App, HostCounters, Timer, Way};
-use crate::local::{LocalChunk, LocalEvent};
+use crate::local::{Delivery, LocalChunk, LocalEvent};
 use crate::wire::{Control, Echo, ServiceId, Transport};
 
 /// The state of a host's uplink.
@@ -24,13 +24,44 @@ pub(super) struct Uplink {
     pub(super) is_measuring: bool,
 }
 
+/// How the network is to treat a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Treatment {
+    pub(super) service: ServiceId,
+    /// How long a router may store it.
+    pub(super) lifetime_ms: Option<u32>,
+    /// Whether its flow is divided among this host's links; `None` leaves it to the policy.
+    pub(super) divides: Option<bool>,
+}
+
+impl Treatment {
+    /// Returns what a program has chosen, for a message of this service.
+    pub(super) fn new(delivery: Delivery, service: ServiceId) -> Treatment {
+        Treatment {
+            service: delivery.service(service),
+            lifetime_ms: delivery.lifetime_ms(),
+            divides: delivery.divides(),
+        }
+    }
+}
+
+impl From<ServiceId> for Treatment {
+    fn from(service: ServiceId) -> Treatment {
+        Treatment {
+            service,
+            lifetime_ms: None,
+            divides: None,
+        }
+    }
+}
+
 /// An action that a part of the host cannot carry out itself.
 #[derive(Debug)]
 pub(super) enum Action {
     /// Send a transport message.
     Send {
         way: Way,
-        service: ServiceId,
+        treatment: Treatment,
         to: Guid,
         address: Guid,
         /// The id of the request that the message is, or that it answers or speaks of.
@@ -89,13 +120,13 @@ impl Effects {
     pub(super) fn send_about(
         &mut self,
         request_id: Option<u64>,
-        service: ServiceId,
+        treatment: impl Into<Treatment>,
         (to, address): (Guid, Guid),
         message: Transport,
     ) {
         self.push(Action::Send {
             way: Way::Uplink,
-            service,
+            treatment: treatment.into(),
             to,
             address,
             request_id,
@@ -106,14 +137,14 @@ impl Effects {
     pub(super) fn send_by(
         &mut self,
         way: Way,
-        service: ServiceId,
+        treatment: Treatment,
         to: Guid,
         address: Guid,
         message: Transport,
     ) {
         self.push(Action::Send {
             way,
-            service,
+            treatment,
             to,
             address,
             request_id: None,

@@ -43,7 +43,6 @@ struct UndecidedOffer {
 
 /// The offers of others.
 pub(super) struct OfferedContents {
-    guid: Guid,
     // Packets that early chunks may hold together.
     capacity: usize,
     listeners: BTreeSet<App>,
@@ -56,9 +55,8 @@ pub(super) struct OfferedContents {
 }
 
 impl OfferedContents {
-    pub(super) fn new(guid: Guid, buffer_packets: usize) -> OfferedContents {
+    pub(super) fn new(buffer_packets: usize) -> OfferedContents {
         OfferedContents {
-            guid,
             capacity: buffer_packets / PART_OF_BUFFER,
             listeners: BTreeSet::new(),
             waiting: BTreeMap::new(),
@@ -112,7 +110,8 @@ impl OfferedContents {
             number,
         };
         if !self.waiting.contains_key(&id) {
-            if !self.check(now, &id, &data, &signed) {
+            let here = header.destination;
+            if !self.check(now, &id, (here, &data), &signed) {
                 effects.drop("false-offer");
                 return true;
             }
@@ -169,9 +168,15 @@ impl OfferedContents {
     }
 
     /// Returns true if the sender has signed the offer.
-    fn check(&mut self, now: Time, id: &OfferId, data: &Data, signed: &SignedOffer) -> bool {
+    fn check(
+        &mut self,
+        now: Time,
+        id: &OfferId,
+        (destination, data): (Guid, &Data),
+        signed: &SignedOffer,
+    ) -> bool {
         let terms = OfferTerms {
-            destination: self.guid,
+            destination,
             id: id.number,
             content: data.content,
             content_len: data.content_len,

@@ -1,15 +1,15 @@
 //! Small messages from GUID to GUID, without a content name.
 //!
 //! A message is delivered at most once while the receiving host runs and remembers it, in no order,
-//! A message is delivered at most once while the receiving host runs and remembers it, in no order,
 //! and without a confirmation to its sender (`docs/protocols/mobilityfirst.md`).
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use whimbrel_core::Guid;
 
-use super::effects::Effects;
+use super::effects::{Effects, Treatment};
 use super::{App, Way};
-use crate::local::LocalEvent;
+use crate::local::{Delivery, LocalEvent};
 use crate::wire::{MAX_MESSAGE, Message, ServiceId, Transport};
 
 /// Bound of the remembered messages, copies of which are not delivered.
@@ -96,6 +96,7 @@ impl Messages {
         &mut self,
         to: Guid,
         channel: u32,
+        delivery: Delivery,
         payload: bytes::Bytes,
         effects: &mut Effects,
     ) {
@@ -110,7 +111,8 @@ impl Messages {
             payload,
         };
         let (way, message) = (self.way_to(channel, to), Transport::Message(message));
-        effects.send_by(way, ServiceId::DELAY_TOLERANT, to, Guid::NONE, message);
+        let treatment = Treatment::new(delivery, ServiceId::UNICAST);
+        effects.send_by(way, treatment, to, Guid::NONE, message);
     }
 
     /// Delivers a message to the programs that listen on its channel.
@@ -185,7 +187,8 @@ mod tests {
     /// Returns the way by which a message to a name goes.
     fn way_of(messages: &mut Messages, channel: u32, name: Guid) -> Way {
         let mut effects = Effects::default();
-        messages.send(name, channel, bytes::Bytes::new(), &mut effects);
+        let delivery = Delivery::default();
+        messages.send(name, channel, delivery, bytes::Bytes::new(), &mut effects);
         match effects.next() {
             Some(Action::Send { way, .. }) => way,
             other => panic!("{other:?}"),

@@ -23,6 +23,7 @@ mod ping;
 mod programs;
 mod received;
 mod sending;
+mod services;
 mod shares;
 mod status;
 mod uplinks;
@@ -42,18 +43,18 @@ use crate::local::{LocalEvent, LocalRequest, ReadChunk};
 use crate::next_hops::Divisions;
 use crate::split::SplitConfig;
 use crate::taken::MIN_GUARD;
-use crate::wire::{NetworkHeader, ServiceId, Transport, UpperProtocol};
+use crate::wire::{NetworkHeader, ServiceId, Transport};
 use attach::{Registration, Terms};
+use catalogue::Offer;
 pub use clocks::ClockDifference;
 pub use config::{HostConfig, LinkPolicy};
 use download::{DownloadLimits, Downloads};
-use effects::{Action, Effects, Uplink};
+use effects::{Effects, Uplink};
 use inbox::OfferedContents;
 use interfaces::Interfaces;
 use messages::Messages;
 use ping::Pings;
 use programs::Programs;
-use shares::Load;
 pub use status::{DownloadStatus, HostCounters, HostStatus, InboxStatus, PushStatus};
 use uplinks::Uplinks;
 use upload::Uploads;
@@ -152,7 +153,7 @@ impl Host {
             registration: Registration::new(terms, config.wall),
             downloads: Downloads::new(limits, &mut rng),
             uploads: Uploads::new(guid, config.max_transfers, &mut rng),
-            inbox: OfferedContents::new(guid, config.buffer_packets),
+            inbox: OfferedContents::new(config.buffer_packets),
             pings: Pings::new(rng.next_word()),
             messages: Messages::new(rng.next_word()),
             programs: Programs::default(),
@@ -233,7 +234,14 @@ impl Host {
             LocalRequest::Consumed { request } => {
                 self.downloads.note_consumed(app, request, effects)
             }
-            LocalRequest::Publish(publish) => self.uploads.publish(now, app, publish, effects),
+            LocalRequest::Publish(publish, options) => {
+                let offer = Offer {
+                    app,
+                    publish,
+                    options,
+                };
+                self.uploads.publish(now, offer, effects);
+            }
             LocalRequest::Withdraw { content } => self.uploads.withdraw(app, content, effects),
             LocalRequest::ReadDone { read, chunk } => self.finish_read(now, app, read, chunk),
             LocalRequest::Ping {
@@ -248,11 +256,19 @@ impl Host {
             LocalRequest::Message {
                 channel,
                 destination,
+                delivery,
                 payload,
-            } => self.messages.send(destination, channel, payload, effects),
+            } => {
+                let to = delivery.address(destination);
+                self.messages.send(to, channel, delivery, payload, effects);
+            }
             LocalRequest::Listen { channel } => self.messages.listen(app, channel, effects),
             LocalRequest::Send(send) => self.send_content(now, app, &send),
             LocalRequest::TakeOffers => self.inbox.listen(app, effects),
+            LocalRequest::Attach { key } => {
+                let keys = whimbrel_gnrs::KeyPair::from_secret(&key.0);
+                self.registration.attach_service(app, keys, effects);
+            }
             LocalRequest::Accept(accept) => self.accept_offer(now, app, &accept),
             LocalRequest::Settle {
                 id,
@@ -304,67 +320,8 @@ impl Host {
         self.pings.forget(app);
         self.messages.forget(app);
         self.inbox.forget(app);
+        self.registration.forget_services_of(app);
         self.carry_out();
-    }
-
-    /// Carries out the actions of the parts until there are none left.
-    fn carry_out(&mut self) {
-        while let Some(action) = self.effects.next() {
-            match action {
-                Action::Send {
-                    way,
-                    service,
-                    to,
-                    address,
-                    request_id,
-                    message,
-                } => {
-                    // A receiver that misses it asks again.
-                    let at = (to, address);
-                    let way = self.way_to(way, &to);
-                    self.send_transport(way, service, at, request_id, &message);
-                }
-                Action::Echo {
-                    way,
-                    to,
-                    address,
-                    echo,
-                } => {
-                    let upper = UpperProtocol::Echo;
-                    let header = self.header(way, ServiceId::UNICAST, upper, to, address);
-                    let mut head = Vec::new();
-                    echo.encode(&mut head);
-                    if !self.send(way, small(header, head)) {
-                        self.effects.drop("no-router");
-                    }
-                }
-                Action::Control(port, control) => self.send_control(port, &control),
-                Action::Leave(router, control) => {
-                    let (way, upper) = (Way::Uplink, UpperProtocol::Control);
-                    let header = self.header(way, ServiceId::UNICAST, upper, router, router);
-                    let mut head = Vec::new();
-                    control.encode(&mut head);
-                    // If it is lost, the router learns of it from silence.
-                    self.send(way, small(header, head));
-                }
-                Action::Announce(content) => self.registration.announce(content),
-                Action::Withdraw(contents) => self.registration.withdraw_announcements(contents),
-                Action::Tell(app, event) => {
-                    if !self.programs.tell(app, event, Load::default()) {
-                        self.effects.drop("local-report");
-                    }
-                }
-                // A chunk is no report, so it is not dropped.
-                Action::HandOver(app, chunk, load) => {
-                    self.programs.tell(app, LocalEvent::Chunk(chunk), load);
-                }
-                Action::Set(timer, at) => self.timers.set(timer, at),
-                Action::SetEarlier(timer, at) => self.timers.set_earlier(timer, at),
-                Action::Cancel(timer) => {
-                    self.timers.cancel(&timer);
-                }
-            }
-        }
     }
 
     /// Drains hop events until the hops are quiet, and sends what there is room for.
@@ -443,7 +400,8 @@ impl Host {
                     let link = self.links.at(carried.port);
                     let guard = link.map_or(MIN_GUARD, |link| link.repeat_guard(chunk.size()));
                     let uploads = &mut self.uploads;
-                    uploads.note_delivered(now, way, client, &data, guard);
+                    let effects = &mut self.effects;
+                    uploads.note_delivered(now, way, client, &data, guard, effects);
                 }
             }
             LinkEvent::TooLarge(port, outgoing) => {
@@ -486,7 +444,7 @@ impl Host {
     fn send_again(&mut self, chunks: Vec<ChunkToSend>) {
         for outgoing in chunks {
             let (client, data) = (outgoing.chunk.header.destination, outgoing.chunk.data());
-            if self.send(Way::Uplink, outgoing.chunk) {
+            if self.send(Way::Uplink, outgoing.chunk, None) {
                 continue;
             }
             match data {

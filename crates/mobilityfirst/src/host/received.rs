@@ -29,7 +29,9 @@ impl Host {
             };
         }
         let asks_us = chunk.header.service.has(ServiceId::CONTENT_REQUEST);
-        if chunk.header.destination != self.guid && !asks_us {
+        let is_member = chunk.header.service.has(ServiceId::ANYCAST)
+            && self.registration.is_member_of(&chunk.header.destination);
+        if chunk.header.destination != self.guid && !asks_us && !is_member {
             return self.effects.drop("not-for-this-host");
         }
         // An inbound peer speaks for nobody but itself.
@@ -188,7 +190,9 @@ impl Host {
                     false => effects.drop("wrong-request-id"),
                 }
             }
-            Transport::Ack(request) => self.uploads.handle_ack(way, header, &request, effects),
+            Transport::Ack(request) => {
+                (self.uploads).handle_ack(now, way, header, &request, effects)
+            }
             Transport::Store(notice) if notice.source == self.guid && notice.chunks.is_empty() => {
                 let of_request = self.downloads.has_asked(&notice.content, request_id)
                     && self.downloads.note_stored(now, header.source, &notice);

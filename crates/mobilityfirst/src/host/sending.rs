@@ -2,16 +2,79 @@
 
 use whimbrel_core::{Guid, PortId};
 
+use super::effects::{Action, Treatment};
+use super::shares::Load;
 use super::{Host, Way, small};
 use crate::charge::Charge;
 use crate::chunk::Chunk;
 use crate::links::ChunkToSend;
+use crate::local::LocalEvent;
 use crate::next_hops::Spread;
 use crate::outbox::flow_of;
 use crate::room::Room;
 use crate::wire::{Control, NetworkHeader, ServiceId, Transport, UpperProtocol};
 
 impl Host {
+    /// Carries out the actions of the parts until there are none left.
+    pub(super) fn carry_out(&mut self) {
+        while let Some(action) = self.effects.next() {
+            match action {
+                Action::Send {
+                    way,
+                    treatment,
+                    to,
+                    address,
+                    request_id,
+                    message,
+                } => {
+                    // A receiver that misses it asks again.
+                    let at = (to, address);
+                    let way = self.way_to(way, &to);
+                    self.send_transport(way, treatment, at, request_id, &message);
+                }
+                Action::Echo {
+                    way,
+                    to,
+                    address,
+                    echo,
+                } => {
+                    let upper = UpperProtocol::Echo;
+                    let header = self.header(way, ServiceId::UNICAST, upper, to, address);
+                    let mut head = Vec::new();
+                    echo.encode(&mut head);
+                    if !self.send(way, small(header, head), None) {
+                        self.effects.drop("no-router");
+                    }
+                }
+                Action::Control(port, control) => self.send_control(port, &control),
+                Action::Leave(router, control) => {
+                    let (way, upper) = (Way::Uplink, UpperProtocol::Control);
+                    let header = self.header(way, ServiceId::UNICAST, upper, router, router);
+                    let mut head = Vec::new();
+                    control.encode(&mut head);
+                    // If it is lost, the router learns of it from silence.
+                    self.send(way, small(header, head), None);
+                }
+                Action::Announce(content) => self.registration.announce(content),
+                Action::Withdraw(contents) => self.registration.withdraw_announcements(contents),
+                Action::Tell(app, event) => {
+                    if !self.programs.tell(app, event, Load::default()) {
+                        self.effects.drop("local-report");
+                    }
+                }
+                // A chunk is no report, so it is not dropped.
+                Action::HandOver(app, chunk, load) => {
+                    self.programs.tell(app, LocalEvent::Chunk(chunk), load);
+                }
+                Action::Set(timer, at) => self.timers.set(timer, at),
+                Action::SetEarlier(timer, at) => self.timers.set_earlier(timer, at),
+                Action::Cancel(timer) => {
+                    self.timers.cancel(&timer);
+                }
+            }
+        }
+    }
+
     pub(super) fn header(
         &self,
         way: Way,
@@ -31,16 +94,21 @@ impl Host {
     }
 
     /// Sends a chunk of this host by as many next hops as its service asks for. Returns false if no
-    /// node answers on that way.
-    pub(super) fn send(&mut self, way: Way, chunk: Chunk) -> bool {
-        let hops = self.uplinks.hops(way, &self.links);
+    /// node answers on that way. `divides` goes before the policy.
+    pub(super) fn send(&mut self, way: Way, chunk: Chunk, divides: Option<bool>) -> bool {
+        let hops = match divides {
+            Some(true) => self.uplinks.hops(way, &self.links).as_equals(),
+            Some(false) | None => self.uplinks.hops(way, &self.links),
+        };
         let mut spread = Spread::of_chunk(&chunk);
         // What this host sends is its own to divide.
-        if way == Way::Uplink
-            && flow_of(&chunk) == Some(chunk.flow())
-            && self.uplinks.are_several(&self.links)
-        {
-            spread = Spread::Divide;
+        if way == Way::Uplink && flow_of(&chunk) == Some(chunk.flow()) {
+            let several = || self.uplinks.are_several(&self.links);
+            spread = match divides.unwrap_or_else(several) {
+                true => Spread::Divide,
+                false if divides == Some(false) => Spread::Best,
+                false => spread,
+            };
         }
         if spread == Spread::Divide
             && hops.best().is_some()
@@ -76,7 +144,7 @@ impl Host {
     pub(super) fn send_transport(
         &mut self,
         way: Way,
-        service: ServiceId,
+        treatment: Treatment,
         (to, address): (Guid, Guid),
         request_id: Option<u64>,
         message: &Transport,
@@ -85,13 +153,19 @@ impl Host {
             message,
             Transport::Request(_) | Transport::Nack(_) | Transport::Resend(_)
         );
-        let service = match asks && way == Way::Uplink && self.uplinks.may_be_several(&self.links) {
+        let Treatment {
+            service, divides, ..
+        } = treatment;
+        let may_be_several = || self.uplinks.may_be_several(&self.links);
+        let asks = asks && way == Way::Uplink;
+        let service = match asks && divides.unwrap_or_else(may_be_several) {
             true => service.with(ServiceId::MULTIHOMING),
             false => service,
         };
         let mut header = self.header(way, service, UpperProtocol::Transport, to, address);
         header.extensions.request = request_id;
-        self.send(way, Chunk::of_transport(header, message))
+        header.extensions.lifetime_ms = treatment.lifetime_ms;
+        self.send(way, Chunk::of_transport(header, message), divides)
     }
 
     /// Sends a control message to the router on a port, unless the port is gone.

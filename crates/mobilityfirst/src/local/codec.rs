@@ -5,12 +5,11 @@ use whimbrel_core::{Guid, GuidPrefix};
 
 use super::delivery::{put_accept, put_publish, read_publish};
 use super::{
-    AcceptOffer, ContentOffer, FailReason, Get, LocalChunk, LocalEvent, LocalRequest, MAX_NAMES,
-    OfferId, OfferVerdict, ReadChunk, SendContent, SendState, TransferState,
+    AcceptOffer, ContentOffer, Delivery, FailReason, Get, LocalChunk, LocalEvent, LocalRequest,
+    MAX_NAMES, MissingParts, OfferId, OfferVerdict, ReadChunk, SendContent, SendState, ServiceKey,
+    TransferOptions, TransferState,
 };
-use crate::wire::{
-    ContentKind, ControlCode, MAX_MESSAGE, Reader, Reliability, WireError, put_short_text,
-};
+use crate::wire::{ContentKind, ControlCode, MAX_MESSAGE, Reader, WireError, put_short_text};
 
 fn flag(code: u8) -> Result<bool, WireError> {
     match code {
@@ -24,9 +23,8 @@ fn flag(code: u8) -> Result<bool, WireError> {
 fn put_get(out: &mut Vec<u8>, get: &Get) -> Bytes {
     out.extend_from_slice(&get.request.to_be_bytes());
     out.extend_from_slice(get.content.as_bytes());
-    out.extend_from_slice(&[get.chunk_log2, u8::from(get.in_order)]);
-    out.push(get.reliability.code());
-    out.extend_from_slice(&get.nack_timeout_ms.to_be_bytes());
+    get.options.encode(out);
+    out.push(u8::from(get.in_order));
     out.extend_from_slice(&get.credit.to_be_bytes());
     get.resume.clone()
 }
@@ -36,10 +34,8 @@ fn read_get(frame: &Bytes, mut reader: Reader<'_>) -> Result<Get, WireError> {
     Ok(Get {
         request: reader.u32()?,
         content: reader.guid()?,
-        chunk_log2: reader.u8()?,
+        options: TransferOptions::read(&mut reader)?,
         in_order: flag(reader.u8()?)?,
-        reliability: Reliability::from_code(reader.u8()?)?,
-        nack_timeout_ms: reader.u32()?,
         credit: reader.u16()?,
         resume: frame.slice_ref(reader.0),
     })
@@ -60,15 +56,20 @@ impl LocalRequest {
             }
             LocalRequest::Cancel { request } => put_number(out, 1, *request),
             LocalRequest::Consumed { request } => put_number(out, 2, *request),
-            LocalRequest::Publish(publish) => {
+            LocalRequest::Publish(publish, options) => {
                 out.push(3);
                 put_publish(out, publish);
+                options.encode(out);
             }
             LocalRequest::Send(send) => {
                 out.push(14);
                 send.encode(out);
             }
             LocalRequest::TakeOffers => out.push(15),
+            LocalRequest::Attach { key } => {
+                out.push(18);
+                out.extend_from_slice(&key.0);
+            }
             LocalRequest::Accept(accept) => {
                 out.push(16);
                 return put_accept(out, accept, put_get);
@@ -112,10 +113,12 @@ impl LocalRequest {
             LocalRequest::Message {
                 channel,
                 destination,
+                delivery,
                 payload,
             } => {
                 put_number(out, 8, *channel);
                 out.extend_from_slice(destination.as_bytes());
+                out.extend_from_slice(&delivery.bytes());
                 return payload.clone();
             }
             LocalRequest::Listen { channel } => put_number(out, 9, *channel),
@@ -151,9 +154,15 @@ impl LocalRequest {
             2 => LocalRequest::Consumed {
                 request: reader.u32()?,
             },
-            3 => LocalRequest::Publish(read_publish(&mut reader)?),
+            3 => LocalRequest::Publish(
+                read_publish(&mut reader)?,
+                TransferOptions::read(&mut reader)?,
+            ),
             14 => LocalRequest::Send(SendContent::read(&mut reader)?),
             15 => LocalRequest::TakeOffers,
+            18 => LocalRequest::Attach {
+                key: ServiceKey(reader.guid()?.0),
+            },
             16 => {
                 let id = OfferId::read(&mut reader)?;
                 let get = read_get(frame, reader)?;
@@ -194,6 +203,7 @@ impl LocalRequest {
                 return Ok(LocalRequest::Message {
                     channel: reader.u32()?,
                     destination: reader.guid()?,
+                    delivery: Delivery::read(&mut reader)?,
                     payload: message_payload(frame, reader)?,
                 });
             }
@@ -247,6 +257,10 @@ impl LocalEvent {
             } => {
                 put_number(out, 2, *request);
                 out.extend_from_slice(&content_len.to_be_bytes());
+            }
+            LocalEvent::Incomplete { request, missing } => {
+                put_number(out, 12, *request);
+                missing.encode(out);
             }
             LocalEvent::Failed { request, reason } => {
                 put_number(out, 3, *request);
@@ -392,6 +406,10 @@ impl LocalEvent {
                 stored: reader.u64()?,
             },
             11 => LocalEvent::Offered(ContentOffer::read(&mut reader)?),
+            12 => LocalEvent::Incomplete {
+                request: reader.u32()?,
+                missing: MissingParts::read(&mut reader)?,
+            },
             other => return Err(WireError::MessageType(other)),
         };
         reader.finish()?;
@@ -423,6 +441,7 @@ fn put_number(out: &mut Vec<u8>, kind: u8, number: u32) {
 #[cfg(test)]
 mod tests {
     use super::super::Publish;
+    use super::super::options::tests::{any_delivery, any_options};
     use super::*;
     use proptest::prelude::*;
     use whimbrel_content::{Assembly, ChunkSize, ChunkTree, Offer, Proof};
@@ -436,50 +455,44 @@ mod tests {
             (
                 any::<u32>(),
                 any::<[u8; 32]>(),
-                any::<u8>(),
+                any_options(),
                 any::<bool>(),
-                0usize..3,
-                any::<u32>(),
                 bytes(),
                 prop::option::of(any::<[u8; 32]>()),
             )
-                .prop_map(
-                    |(
+                .prop_map(|(request, content, options, in_order, resume, caller)| {
+                    let get = Get {
                         request,
-                        content,
-                        chunk_log2,
+                        content: Guid(content),
+                        options,
                         in_order,
-                        reliability,
-                        nack_timeout_ms,
+                        credit: 8,
                         resume,
-                        caller,
-                    )| {
-                        let get = Get {
-                            request,
-                            content: Guid(content),
-                            chunk_log2,
-                            in_order,
-                            reliability: Reliability::ALL[reliability],
-                            nack_timeout_ms,
-                            credit: 8,
-                            resume,
-                        };
-                        match caller.map(Guid) {
-                            Some(caller) => LocalRequest::GetFrom { caller, get },
-                            None => LocalRequest::Get(get),
-                        }
+                    };
+                    match caller.map(Guid) {
+                        Some(caller) => LocalRequest::GetFrom { caller, get },
+                        None => LocalRequest::Get(get),
                     }
-                ),
+                }),
             any::<u32>().prop_map(|request| LocalRequest::Cancel { request }),
             any::<u32>().prop_map(|request| LocalRequest::Consumed { request }),
-            (any::<[u8; 32]>(), any::<u64>(), 0usize..2, "[a-zäß]{0,20}").prop_map(
-                |(content, content_len, kind, file_name)| LocalRequest::Publish(Publish {
-                    content: Guid(content),
-                    content_len,
-                    kind: ContentKind::ALL[kind],
-                    file_name
-                })
-            ),
+            (
+                any::<[u8; 32]>(),
+                any::<u64>(),
+                "[a-zäß]{0,20}",
+                any_options()
+            )
+                .prop_map(|(content, content_len, file_name, options)| {
+                    LocalRequest::Publish(
+                        Publish {
+                            content: Guid(content),
+                            content_len,
+                            kind: ContentKind::ALL[(content_len % 2) as usize],
+                            file_name,
+                        },
+                        options,
+                    )
+                }),
             any::<[u8; 32]>().prop_map(|content| LocalRequest::Withdraw {
                 content: Guid(content)
             }),
@@ -495,6 +508,9 @@ mod tests {
                     padding
                 }
             ),
+            any::<[u8; 32]>().prop_map(|key| LocalRequest::Attach {
+                key: ServiceKey(key)
+            }),
             any::<u32>().prop_map(|request| LocalRequest::Status { request }),
             (any::<u32>(), ".{0,40}")
                 .prop_map(|(request, change)| LocalRequest::Interfaces { request, change }),
@@ -505,10 +521,11 @@ mod tests {
                 request,
                 prefix: GuidPrefix::new(&text).unwrap(),
             }),
-            (any::<u32>(), any::<[u8; 32]>(), bytes()).prop_map(
-                |(channel, destination, payload)| LocalRequest::Message {
+            (any::<u32>(), any::<[u8; 32]>(), any_delivery(), bytes()).prop_map(
+                |(channel, destination, delivery, payload)| LocalRequest::Message {
                     channel,
                     destination: Guid(destination),
+                    delivery,
                     payload
                 }
             ),

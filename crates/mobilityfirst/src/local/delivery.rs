@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use whimbrel_core::Guid;
 
-use super::{Get, Publish};
+use super::{Get, Publish, TransferOptions};
 use crate::wire::{ContentKind, DropReason, OfferUse, Reader, WireError, codes, put_short_text};
 
 /// A content for one receiver.
@@ -14,10 +14,8 @@ pub struct SendContent {
     pub request: u32,
     /// The receiver.
     pub destination: Guid,
-    /// How long each router may store a chunk, in milliseconds; 0 for as long as the router does.
-    pub lifetime_ms: u32,
-    /// Largest chunk as a power of two, as in a [`Get`].
-    pub chunk_log2: u8,
+    /// What the program chooses.
+    pub options: TransferOptions,
     /// The use that the sender proposes.
     pub proposed: OfferUse,
     /// The content. It is read by [`LocalEvent::Read`](super::LocalEvent::Read), and not announced.
@@ -66,6 +64,8 @@ pub enum SendState {
     InboxFull,
     /// Refused: see [`DropReason::Unusable`].
     Unusable,
+    /// A router has dropped chunks, and they are not sent again (`don't care`).
+    Lost,
 }
 
 codes!(SendState, "state of a sent content", {
@@ -76,6 +76,7 @@ codes!(SendState, "state of a sent content", {
     TooLong = 4,
     InboxFull = 5,
     Unusable = 6,
+    Lost = 7,
 });
 
 impl SendState {
@@ -175,8 +176,8 @@ impl SendContent {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.request.to_be_bytes());
         out.extend_from_slice(self.destination.as_bytes());
-        out.extend_from_slice(&self.lifetime_ms.to_be_bytes());
-        out.extend_from_slice(&[self.chunk_log2, self.proposed.code()]);
+        self.options.encode(out);
+        out.push(self.proposed.code());
         put_publish(out, &self.content);
     }
 
@@ -184,8 +185,7 @@ impl SendContent {
         Ok(SendContent {
             request: reader.u32()?,
             destination: reader.guid()?,
-            lifetime_ms: reader.u32()?,
-            chunk_log2: reader.u8()?,
+            options: TransferOptions::read(reader)?,
             proposed: OfferUse::from_code(reader.u8()?)?,
             content: read_publish(reader)?,
         })
@@ -222,9 +222,9 @@ pub(super) fn put_accept(
 
 #[cfg(test)]
 mod tests {
+    use super::super::options::tests::any_options;
     use super::super::{LocalEvent, LocalRequest};
     use super::*;
-    use crate::wire::Reliability;
     use proptest::prelude::*;
 
     fn any_offer() -> impl Strategy<Value = ContentOffer> {
@@ -258,17 +258,15 @@ mod tests {
     proptest! {
         #[test]
         fn requests_and_events_of_deliveries_round_trip(
-            offer in any_offer(), request: u32, lifetime_ms: u32, at in 0usize..5, resume in prop::collection::vec(any::<u8>(), 0..40),
-            numbers: (u64, u64), state in 0usize..7,
+            offer in any_offer(), request: u32, options in any_options(), at in 0usize..5, resume in prop::collection::vec(any::<u8>(), 0..40),
+            numbers: (u64, u64), state in 0usize..8,
         ) {
             let (id, content) = (offer.id, offer.content.content);
             let get = Get {
                 request,
                 content,
-                chunk_log2: 20,
+                options,
                 in_order: false,
-                reliability: Reliability::Nack,
-                nack_timeout_ms: 0,
                 credit: 16,
                 resume: resume.into(),
             };
@@ -276,8 +274,7 @@ mod tests {
                 LocalRequest::Send(SendContent {
                     request,
                     destination: id.sender,
-                    lifetime_ms,
-                    chunk_log2: 20,
+                    options,
                     proposed: offer.proposed,
                     content: offer.content.clone(),
                 }),

@@ -5,6 +5,7 @@
 
 mod codec;
 mod delivery;
+mod options;
 mod programs;
 mod version;
 
@@ -12,8 +13,9 @@ use bytes::Bytes;
 use whimbrel_content::Verified;
 use whimbrel_core::{Guid, GuidPrefix};
 
-use crate::wire::{ContentKind, ControlCode, Reliability, codes};
+use crate::wire::{ContentKind, ControlCode, codes};
 pub use delivery::{AcceptOffer, ContentOffer, OfferId, OfferVerdict, SendContent, SendState};
+pub use options::{Delivery, MAX_MISSING, MissingParts, Service, Storage, TransferOptions};
 pub use programs::{Frame, Programs};
 pub use version::{LOCAL_VERSION, VersionMismatch, check_greeting, greeting};
 
@@ -43,8 +45,8 @@ pub enum LocalRequest {
         /// The request's number.
         request: u32,
     },
-    /// Offer a content to the network.
-    Publish(Publish),
+    /// Offer a content to the network, to be sent with these options.
+    Publish(Publish, TransferOptions),
     /// Stop offering it.
     Withdraw {
         /// The content's name.
@@ -75,6 +77,8 @@ pub enum LocalRequest {
         channel: u32,
         /// The receiver.
         destination: Guid,
+        /// How the network treats it.
+        delivery: Delivery,
         /// At most [`MAX_MESSAGE`](crate::wire::MAX_MESSAGE) bytes.
         payload: Bytes,
     },
@@ -105,6 +109,13 @@ pub enum LocalRequest {
     /// Send a content to a receiver that has not requested it: `send(destination, content)` of
     /// [MFTP §2].
     Send(SendContent),
+    /// Attach this host by the name of a key beside its own, for as long as this program is there: what others
+    /// send to that name reaches the nearest host that is attached by it. [`LocalEvent::Published`] tells the
+    /// outcome.
+    Attach {
+        /// The key.
+        key: ServiceKey,
+    },
     /// Tell this program of the contents that others send to this host without a request.
     TakeOffers,
     /// Receive an offered content.
@@ -127,6 +138,16 @@ pub enum LocalRequest {
     },
 }
 
+/// The secret of a key that a host is attached by beside its own.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ServiceKey(pub [u8; 32]);
+
+impl core::fmt::Debug for ServiceKey {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("ServiceKey(..)")
+    }
+}
+
 /// A request for a content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Get {
@@ -134,17 +155,10 @@ pub struct Get {
     pub request: u32,
     /// The content's name.
     pub content: Guid,
-    /// Largest chunk as a power of two: 14 (16 KiB) to 22 (4 MiB). The source sends smaller ones if the
-    /// path affords no larger ones ([`crate::chunk_size`]), unless [`EXACT_SIZE`](crate::wire::EXACT_SIZE)
-    /// is added.
-    pub chunk_log2: u8,
+    /// What the program chooses.
+    pub options: TransferOptions,
     /// Deliver the chunks in order; otherwise as they arrive.
     pub in_order: bool,
-    /// What to acknowledge to the source.
-    pub reliability: Reliability,
-    /// How long a chunk may be missing before the source is told, in milliseconds; 0 for the host's
-    /// default.
-    pub nack_timeout_ms: u32,
     /// Chunks that may be delivered before the first is reported as [`LocalRequest::Consumed`].
     pub credit: u16,
     /// The state of an earlier run: a resume record (`docs/protocols/content.md`), or empty.
@@ -191,6 +205,13 @@ pub enum LocalEvent {
         request: u32,
         /// The content's length in bytes, proven.
         content_len: u64,
+    },
+    /// The request is over: its source sends nothing again (`don't care`), and parts are missing.
+    Incomplete {
+        /// The request's number.
+        request: u32,
+        /// What is missing.
+        missing: MissingParts,
     },
     /// The request has failed.
     Failed {

@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 /// The version of the local protocol that this program speaks.
-pub const LOCAL_VERSION: u16 = 1;
+pub const LOCAL_VERSION: u16 = 2;
 /// The first bytes of the first frame: no message of the protocol has such a type.
 const MAGIC: [u8; 4] = *b"WHLP";
 

@@ -1,11 +1,12 @@
 //! Forwarding: late binding and the choice of next hops.
 
 use bytes::Bytes;
-use whimbrel_core::{Guid, PortId, Source, Time};
+use whimbrel_core::{Guid, PortId, Time};
 use whimbrel_gnrs::{Answer, Failure, Lookup, Record};
 
 use super::attach::outcome;
 use super::effects::Action;
+use super::nearest::Sought;
 use super::transit::{Passing, Verdict};
 use super::{Router, Timer};
 use crate::charge::Charge;
@@ -225,17 +226,17 @@ impl Router {
         };
         let announced = |content: &Guid, signer: &Guid| {
             let providers = self.names.look_up_own(now, content).providers;
-            let others = providers.iter().map(Record::signer);
+            let others = providers.iter().map(Record::holder);
             let of_port = others.filter(|it| it != signer && attached.is_on(it, from));
             of_port.count()
         };
         let Ok(record) = Record::parse(record) else {
             return self.effects.drop("bad-record");
         };
-        let (signer, guid) = (record.signer(), record.subject());
-        let refused = if !may(&signer) {
+        let (holder, guid) = (record.holder(), record.subject());
+        let refused = if !may(&holder) {
             Some(("announced-for-another", ControlCode::Invalid))
-        } else if is_stranger && announced(&guid, &signer) >= MAX_ANNOUNCERS_PER_PORT {
+        } else if is_stranger && announced(&guid, &holder) >= MAX_ANNOUNCERS_PER_PORT {
             Some(("too-many-announcers", ControlCode::Full))
         } else {
             None
@@ -463,16 +464,17 @@ impl Router {
         let header = &outgoing.chunk.header;
         // Any host may announce any name as a content's: only requests go to its provider.
         if header.extensions.via.is_none()
-            && header.service.has(ServiceId::CONTENT_REQUEST)
-            && let Some(provider) = self.own_provider(now, &outgoing.chunk)
+            && let Some(sought) = Sought::of(header)
+            && let Some(provider) = self.own_provider(now, sought)
         {
             let (content, id) = (header.destination, header.extensions.request);
-            if self.names.is_repeated(&content, id, &provider)
+            if !sought.is_service()
+                && self.names.is_repeated(&content, id, &provider)
                 && let Lookup::Resolved(answer) = self.names.look_up(now, content)
             {
                 return self.bind(now, outgoing, content, &answer);
             }
-            self.note_tried(&outgoing, provider);
+            self.note_provider(&outgoing, sought, provider);
             let here = self.attachments.hops_to(&provider, &self.links);
             outgoing.chunk.header.extensions.via = Some(provider);
             return self.send_or_store(now, outgoing, &here);
@@ -491,39 +493,10 @@ impl Router {
         }
     }
 
-    /// Returns a responsive host attached here that has announced this content. No name service is
-    /// asked: one that is far or away delays nothing local.
-    fn own_provider(&self, now: Time, request: &Chunk) -> Option<Guid> {
-        let header = &request.header;
-        self.own_providers(now, &header.destination, header.extensions.request)
-            .first()
-            .copied()
-    }
-
-    fn own_providers(&self, now: Time, content: &Guid, request: Option<u64>) -> Vec<Guid> {
-        let announced = self.names.look_up_own(now, content).providers;
-        let signers = announced.iter().map(Record::signer);
-        let answers = |guid: &Guid| self.attachments.hops_to(guid, &self.links).best().is_some();
-        let here: Vec<Guid> = signers.filter(answers).collect();
-        let here = (self.names).by_merit(content, here, |host| self.place_of(host));
-        self.names.worth_asking(now, (content, request), here, true)
-    }
-
-    /// Returns where a host is that is attached here.
-    pub(super) fn place_of(&self, host: &Guid) -> Option<Source> {
-        self.attachments.place_of(host, &self.links)
-    }
-
-    fn note_tried(&mut self, request: &ChunkToSend, provider: Guid) {
-        let header = &request.chunk.header;
-        let about = (header.destination, header.extensions.request);
-        let at = request.from.map(|from| self.links.source_of(from));
-        self.names.note_tried(about, at, provider);
-    }
-
     /// A host here has announced `content`: what waits for an answer about it need not.
     pub(super) fn serve_from_here(&mut self, now: Time, content: Guid) {
-        if self.own_providers(now, &content, None).is_empty() {
+        let sought = Sought::any(content);
+        if self.own_providers(now, sought).is_empty() {
             return;
         }
         for outgoing in self.names.take_waiting(&content) {
@@ -548,29 +521,51 @@ impl Router {
             self.effects.counters.requests_absorbed += 1;
             return;
         }
-        self.bind(now, outgoing, name, answer);
+        match measures(&outgoing, &name) {
+            Some(sought) => self.bind_measured(now, outgoing, sought),
+            None => self.bind(now, outgoing, name, answer),
+        }
+    }
+
+    /// The answer about one of the hosts that have what a chunk seeks is here.
+    fn bind_measured(&mut self, now: Time, outgoing: ChunkToSend, sought: Sought) {
+        match self.names.look_up(now, sought.name) {
+            Lookup::Resolved(answer) => self.bind_to_nearest(now, outgoing, sought, &answer),
+            _ => self.store_or_give_up(now, outgoing),
+        }
     }
 
     /// Handles the name service's answer for `name`, which represents the chunk's destination.
-    pub(super) fn bind(
-        &mut self,
-        now: Time,
-        mut outgoing: ChunkToSend,
-        name: Guid,
-        answer: &Answer,
-    ) {
+    pub(super) fn bind(&mut self, now: Time, outgoing: ChunkToSend, name: Guid, answer: &Answer) {
         if let Some(hops) = self.routes.towards_binding(answer, &self.links) {
             let spread = Spread::of_chunk(&outgoing.chunk);
             let hops = self.answered_or_first(now, name, hops, spread);
             return self.send_or_store(now, outgoing, &hops);
         }
-        let header = &outgoing.chunk.header;
-        if name == header.destination
-            && header.service.has(ServiceId::CONTENT_REQUEST)
-            && let Some(provider) =
-                self.pick_provider(now, &name, header.extensions.request, answer)
+        if let Some(sought) = Sought::of(&outgoing.chunk.header)
+            && name == sought.name
+            && !self.providers_of(now, sought, answer).is_empty()
         {
-            self.note_tried(&outgoing, provider);
+            // Once: when that answer is there, the nearest of those that are known is taken.
+            return match self.measure_providers(now, sought, answer) {
+                Some(pending) => self.names.wait(pending, outgoing),
+                None => self.bind_to_nearest(now, outgoing, sought, answer),
+            };
+        }
+        // "The destination does not have an active network address binding" [MFTP §3.3].
+        self.store_or_give_up(now, outgoing);
+    }
+
+    /// Binds a chunk to the nearest host that has what it seeks.
+    fn bind_to_nearest(
+        &mut self,
+        now: Time,
+        mut outgoing: ChunkToSend,
+        sought: Sought,
+        answer: &Answer,
+    ) {
+        if let Some(provider) = self.pick_provider(now, sought, answer) {
+            self.note_provider(&outgoing, sought, provider);
             outgoing.chunk.header.extensions.via = Some(provider);
             let here = self.attachments.hops_to(&provider, &self.links);
             return if here.is_empty() {
@@ -583,47 +578,6 @@ impl Router {
         self.store_or_give_up(now, outgoing);
     }
 
-    /// "The network will route the request to the location of a copy" [MFTP §2]: an attached,
-    /// responsive one, else any, so that a repeated request may reach another.
-    pub(super) fn pick_provider(
-        &mut self,
-        now: Time,
-        content: &Guid,
-        request: Option<u64>,
-        answer: &Answer,
-    ) -> Option<Guid> {
-        let announced = answer.providers.iter().map(Record::signer).collect();
-        let announced = (self.names).by_merit(content, announced, |host| self.place_of(host));
-        let about = (content, request);
-        let providers = self.names.worth_asking(now, about, announced, false);
-        let answers = |guid: &&Guid| self.attachments.hops_to(guid, &self.links).best().is_some();
-        if let Some(here) = providers.iter().find(answers) {
-            return Some(*here);
-        }
-        let among = match self.names.proven(content, &providers) {
-            0 => providers.len(),
-            proven => proven,
-        };
-        let any = self.rng.below(among as u64) as usize;
-        providers.get(any).copied()
-    }
-
-    /// Looks up the way to a provider; returns false if a chunk for it would have to be stored at once.
-    pub(super) fn look_up_way(&mut self, now: Time, provider: Guid) -> bool {
-        let here = self.attachments.hops_to(&provider, &self.links);
-        if !here.is_empty() {
-            return here.best().is_some();
-        }
-        match self.names.look_up(now, provider) {
-            Lookup::Resolved(answer) => self
-                .routes
-                .towards_binding(&answer, &self.links)
-                .is_some_and(|hops| hops.best().is_some()),
-            Lookup::Pending => true,
-            Lookup::NotFound | Lookup::Busy => false,
-        }
-    }
-
     pub(super) fn handle_unresolvable(
         &mut self,
         now: Time,
@@ -631,6 +585,9 @@ impl Router {
         name: Guid,
         why: Failure,
     ) {
+        if let Some(sought) = measures(&outgoing, &name) {
+            return self.bind_measured(now, outgoing, sought);
+        }
         let header = &outgoing.chunk.header;
         let asks_for_content =
             header.service.has(ServiceId::CONTENT_REQUEST) && name == header.destination;
@@ -649,4 +606,11 @@ impl Router {
     pub(super) fn drop(&mut self, chunk: &Chunk, reason: DropReason) {
         self.proxy.note_drop(chunk, reason, &mut self.effects);
     }
+}
+
+/// Returns what a chunk seeks that waits for the answer about a host, to be bound to the nearest one.
+fn measures(outgoing: &ChunkToSend, name: &Guid) -> Option<Sought> {
+    let header = &outgoing.chunk.header;
+    let sought = Sought::of(header)?;
+    (header.extensions.via.is_none() && *name != sought.name).then_some(sought)
 }

@@ -43,6 +43,7 @@ mod holders;
 #[cfg(test)]
 mod hostile;
 mod names;
+mod nearest;
 mod notices;
 mod parting;
 mod pauses;

@@ -145,6 +145,8 @@ pub(super) struct Names {
     // The providers that a request has been sent to, by content and the request's id. Shared among the
     // networks that requests come from.
     tried: SharedRecent<Option<Source>, (Guid, u64), BTreeSet<Guid>>,
+    // The member of a name that a transfer goes to, by the name and the transfer's id.
+    chosen: SharedRecent<Option<Source>, (Guid, u64), Guid>,
     // Without one, the router's own records are all there is.
     has_service: bool,
     wall: WallClock,
@@ -169,6 +171,7 @@ impl Names {
             not_served: SharedRecent::new(MAX_NOT_SERVED, rng),
             served: Served::new(rng),
             tried: SharedRecent::new(MAX_TRIED, rng),
+            chosen: SharedRecent::new(MAX_TRIED, rng),
             has_service,
             wall,
             waiting: BTreeMap::new(),
@@ -215,7 +218,7 @@ impl Names {
         self.registered_to = part.last().map(Record::filed_under);
         let now_ms = self.wall.unix_millis(now);
         for record in part {
-            if !record.is_expired(now_ms) && is_here(&record.signer()) {
+            if !record.is_expired(now_ms) && is_here(&record.holder()) {
                 self.resolver.insert(now, record);
             }
         }
@@ -348,6 +351,23 @@ impl Names {
         tried.insert(provider);
     }
 
+    /// Returns the member of a name that a transfer goes to.
+    pub(super) fn chosen(&self, name: &Guid, request: Option<u64>) -> Option<Guid> {
+        self.chosen.get(&(*name, request?)).copied()
+    }
+
+    /// The transfer `request`, which comes from `at`, goes to this member of a name.
+    pub(super) fn note_chosen(
+        &mut self,
+        (name, request): (Guid, Option<u64>),
+        at: Option<Source>,
+        member: Guid,
+    ) {
+        if let Some(request) = request {
+            self.chosen.insert(at, (name, request), member);
+        }
+    }
+
     /// Notes the verified record of a host that is elsewhere now.
     pub(super) fn learn(&mut self, now: Time, record: Record) {
         match self.has_service {
@@ -420,7 +440,7 @@ impl Names {
         record: Record,
         place: impl Fn(&Guid) -> Option<Source>,
     ) -> Result<ControlCode, Record> {
-        self.not_served.remove(&(record.subject(), record.signer()));
+        self.not_served.remove(&(record.subject(), record.holder()));
         let code = self.own.register(
             (now, self.wall.unix_millis(now)),
             from,

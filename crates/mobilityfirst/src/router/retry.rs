@@ -6,6 +6,7 @@ use core::time::Duration;
 use whimbrel_core::{Guid, Time};
 use whimbrel_gnrs::{Answer, Lookup};
 
+use super::nearest::Sought;
 use super::{Router, Timer};
 use crate::next_hops::Spread;
 
@@ -101,7 +102,8 @@ impl Router {
             }
         }
         // A stored request for content with a holder: it is bound like a new one.
-        let provider = self.pick_provider(now, &destination, None, answer);
+        let sought = Sought::any(destination);
+        let provider = self.pick_provider(now, sought, answer);
         if provider.is_some_and(|provider| self.look_up_way(now, provider)) {
             self.proxy
                 .release_to_forward(destination, &mut self.effects);

@@ -17,6 +17,7 @@ const EXTENSION_LIFETIME: u16 = 0x0003;
 const EXTENSION_ADDRESSES: u16 = 0x0004;
 const EXTENSION_REQUEST: u16 = 0x0005;
 const EXTENSION_OFFER: u16 = 0x0006;
+const EXTENSION_NACK_TIMEOUT: u16 = 0x0008;
 /// Maximum of addresses that a chunk carries; further ones are left out.
 pub const MAX_CARRIED_ADDRESSES: usize = 8;
 
@@ -30,6 +31,8 @@ impl ServiceId {
     pub const UNICAST: ServiceId = ServiceId(0);
     /// Every next hop towards the destination gets a copy.
     pub const MULTICAST: ServiceId = ServiceId(0x0001);
+    /// The destination is a name by which several hosts are attached; the nearest one gets it.
+    pub const ANYCAST: ServiceId = ServiceId(0x0002);
     /// The flow may be divided among the next hops towards the destination.
     pub const MULTIHOMING: ServiceId = ServiceId(0x0004);
     /// The destination names a content; any holder of it may answer.
@@ -100,6 +103,9 @@ pub struct Extensions {
     pub request: Option<u64>,
     /// With a chunk that its receiver has not requested: what its sender offers.
     pub offer: Option<SignedOffer>,
+    /// With a chunk of a content: how long further ones may be missing before the receiver tells the source,
+    /// in milliseconds. A receiver that has a time of its own does not use it.
+    pub nack_timeout_ms: Option<u32>,
     /// Unknown extensions, which are forwarded: type and value.
     unknown: Vec<(u16, Vec<u8>)>,
 }
@@ -177,6 +183,9 @@ impl NetworkHeader {
             let mut value = Vec::with_capacity(SignedOffer::LEN);
             offer.encode(&mut value);
             extend(EXTENSION_OFFER, &value);
+        }
+        if let Some(timeout) = self.extensions.nack_timeout_ms {
+            extend(EXTENSION_NACK_TIMEOUT, &timeout.to_be_bytes());
         }
         for (kind, value) in &self.extensions.unknown {
             extend(*kind, value);
@@ -262,10 +271,10 @@ impl Extensions {
                         Some(Guid::from_slice(value).ok_or(WireError::Invalid("via"))?);
                 }
                 EXTENSION_LIFETIME => {
-                    let bytes = value
-                        .try_into()
-                        .map_err(|_| WireError::Invalid("lifetime"))?;
-                    extensions.lifetime_ms = Some(u32::from_be_bytes(bytes));
+                    extensions.lifetime_ms = Some(milliseconds(value, "lifetime")?);
+                }
+                EXTENSION_NACK_TIMEOUT => {
+                    extensions.nack_timeout_ms = Some(milliseconds(value, "NACK timeout")?);
                 }
                 EXTENSION_ADDRESSES => {
                     let whole = value.chunks_exact(32);
@@ -287,6 +296,11 @@ impl Extensions {
         }
         Ok(extensions)
     }
+}
+
+fn milliseconds(value: &[u8], what: &'static str) -> Result<u32, WireError> {
+    let bytes = value.try_into().map_err(|_| WireError::Invalid(what))?;
+    Ok(u32::from_be_bytes(bytes))
 }
 
 #[cfg(test)]
@@ -313,16 +327,16 @@ pub(super) mod tests {
         fn any_header()(
             hop_limit: u8, service in 0u16..0x8000, upper in 0usize..3,
             guids in prop::collection::vec(any_guid(), 4),
-            via in prop::option::of(any_guid()), lifetime_ms: Option<u32>,
+            via in prop::option::of(any_guid()), lifetime_ms: Option<u32>, nack_timeout_ms: Option<u32>,
             addresses in prop::collection::vec(any_guid(), 0..=MAX_CARRIED_ADDRESSES),
             request: Option<u64>, offer in prop::option::of(any_offer()),
-            unknown in prop::collection::vec((7u16..0x8000, prop::collection::vec(any::<u8>(), 0..9)), 0..3),
+            unknown in prop::collection::vec((9u16..0x8000, prop::collection::vec(any::<u8>(), 0..9)), 0..3),
         ) -> NetworkHeader {
             NetworkHeader {
                 hop_limit, service: ServiceId(service),
                 upper: [UpperProtocol::Transport, UpperProtocol::Echo, UpperProtocol::Control][upper],
                 source: guids[0], source_address: guids[1], destination: guids[2], destination_address: guids[3],
-                extensions: Extensions { via, lifetime_ms, addresses, request, offer, unknown },
+                extensions: Extensions { via, lifetime_ms, addresses, request, offer, nack_timeout_ms, unknown },
             }
         }
     }

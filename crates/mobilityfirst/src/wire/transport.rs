@@ -31,6 +31,17 @@ pub enum Reliability {
 
 codes!(Reliability, "reliability", { DontCare = 0, Nack = 1, Ack = 2 });
 
+impl Reliability {
+    /// Returns its name in options and configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Reliability::DontCare => "dont-care",
+            Reliability::Nack => "nack",
+            Reliability::Ack => "ack",
+        }
+    }
+}
+
 /// The kind of a content, as its holder claims; its bytes prove it when they are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -12,7 +12,7 @@ use whimbrel_gnrs::KeyPair;
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::chunk_size;
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
-use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, TransferOptions};
 use whimbrel_mobilityfirst::router::{NextHop, Route, Router, RouterConfig};
 use whimbrel_sim::link::{LinkSpec, Loss, QueueLimit};
 use whimbrel_sim::testbed::Net;
@@ -154,7 +154,7 @@ impl World {
     /// The server publishes a file, which is announced after a moment.
     pub(crate) fn publish(&mut self, len: usize) {
         let content = Content::new(len, self.files.len() as u64);
-        let publish = LocalRequest::Publish(content.publish());
+        let publish = LocalRequest::Publish(content.publish(), TransferOptions::default());
         self.request(self.server, publish);
         self.files.push(File {
             content,

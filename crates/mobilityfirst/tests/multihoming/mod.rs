@@ -10,7 +10,7 @@ use whimbrel_mobilityfirst::chunk::Chunk;
 use whimbrel_mobilityfirst::host::interfaces::LinkTerms;
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent, LinkPolicy};
 use whimbrel_mobilityfirst::links::{DividedStatus, LinkStatus};
-use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest};
+use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, TransferOptions};
 use whimbrel_mobilityfirst::router::{
     NextHop, Observer, Passing, Route, Router, RouterConfig, Verdict,
 };
@@ -428,7 +428,10 @@ impl World {
         let content = Content::new(len, self.make.seed);
         let (name, publish) = (content.name(), content.publish());
         self.content = Some(content);
-        self.request(self.server, LocalRequest::Publish(publish));
+        self.request(
+            self.server,
+            LocalRequest::Publish(publish, TransferOptions::default()),
+        );
         self.run(Duration::from_secs(2));
         let get = Get {
             in_order: self.make.in_order,

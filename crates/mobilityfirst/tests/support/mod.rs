@@ -12,10 +12,10 @@ use whimbrel_core::{Guid, SeededRng, WallClock};
 use whimbrel_gnrs::{MemoryStore, Server, ServerConfig, StoreLimits as RecordLimits};
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::host::HostEvent;
-use whimbrel_mobilityfirst::local::{Get, Publish, ReadChunk};
+use whimbrel_mobilityfirst::local::{Get, Publish, ReadChunk, TransferOptions};
 use whimbrel_mobilityfirst::router::{ProxyPolicy, RouterConfig, store::StoreLimits};
 use whimbrel_mobilityfirst::split::SplitConfig;
-use whimbrel_mobilityfirst::wire::{ContentKind, Reliability};
+use whimbrel_mobilityfirst::wire::ContentKind;
 use whimbrel_sim::AnyMachine;
 
 pub(crate) const WALL: WallClock = WallClock::new(1_767_225_600_000);
@@ -83,10 +83,11 @@ pub(crate) fn get(request: u32, content: Guid, chunk_log2: u8) -> Get {
     Get {
         request,
         content,
-        chunk_log2,
+        options: TransferOptions {
+            chunk_log2,
+            ..TransferOptions::default()
+        },
         in_order: false,
-        reliability: Reliability::Nack,
-        nack_timeout_ms: 0,
         credit: 16,
         resume: Bytes::new(),
     }

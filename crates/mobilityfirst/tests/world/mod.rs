@@ -13,8 +13,8 @@ use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig};
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::host::{Host, HostConfig};
 use whimbrel_mobilityfirst::local::{
-    AcceptOffer, ContentOffer, Get, LocalEvent, LocalRequest, OfferVerdict, Publish, SendContent,
-    SendState, greeting,
+    AcceptOffer, ContentOffer, Get, LocalEvent, LocalRequest, MissingParts, OfferVerdict, Publish,
+    SendContent, SendState, TransferOptions, greeting,
 };
 use whimbrel_mobilityfirst::router::{Router, RouterConfig, store::StoreLimits};
 use whimbrel_mobilityfirst::wire::{ContentKind, OfferUse};
@@ -75,6 +75,8 @@ pub(crate) struct Program {
     pub(crate) got: BTreeMap<u32, usize>,
     /// Requests that are complete, and when they became it.
     pub(crate) complete: BTreeMap<u32, Time>,
+    /// What is missing of requests that ended without it.
+    pub(crate) missing: BTreeMap<u32, MissingParts>,
     /// Requests that failed.
     pub(crate) failed: BTreeSet<u32>,
     /// Echoes that came back.
@@ -111,6 +113,10 @@ impl Program {
                 self.complete.insert(request, now);
                 None
             }
+            LocalEvent::Incomplete { request, missing } => {
+                self.missing.insert(request, missing);
+                None
+            }
             LocalEvent::Failed { request, .. } => {
                 self.failed.insert(request);
                 None
@@ -143,6 +149,8 @@ pub(crate) struct World {
     pub(crate) connected: [bool; 2],
     pub(crate) programs: Vec<Program>,
     pub(crate) now: Time,
+    /// What programs choose from now on.
+    pub(crate) options: TransferOptions,
     runs: u64,
 }
 
@@ -226,6 +234,10 @@ impl World {
             connected: [true, true],
             programs: Vec::new(),
             now: Time::ZERO,
+            options: TransferOptions {
+                chunk_log2: CHUNK_LOG2,
+                ..TransferOptions::default()
+            },
             runs: 1,
         };
         for host in &mut world.hosts {
@@ -377,6 +389,7 @@ impl World {
             fetches: BTreeMap::new(),
             got: BTreeMap::new(),
             complete: BTreeMap::new(),
+            missing: BTreeMap::new(),
             failed: BTreeSet::new(),
             pongs: 0,
             offers: Vec::new(),
@@ -412,18 +425,21 @@ impl World {
     /// The same, without waiting for the announcement.
     pub(crate) fn serve_now(&mut self, program: usize, content: &Content) {
         self.programs[program].serves.push(content.clone());
-        let publish = LocalRequest::Publish(Publish {
+        let publish = Publish {
             file_name: String::from("content"),
             ..content.publish()
-        });
-        self.say(program, &publish);
+        };
+        self.say(program, &LocalRequest::Publish(publish, self.options));
     }
 
     /// A program asks for a content.
     pub(crate) fn get(&mut self, program: usize, request: u32, content: &Content, in_order: bool) {
         let fetches = &mut self.programs[program].fetches;
         fetches.insert(request, content.clone());
-        let get = LocalRequest::Get(get_request(request, content, in_order));
+        let get = LocalRequest::Get(Get {
+            options: self.options,
+            ..get_request(request, content, in_order)
+        });
         self.say(program, &get);
     }
 
@@ -439,8 +455,7 @@ impl World {
         let send = LocalRequest::Send(SendContent {
             request,
             destination,
-            lifetime_ms: 0,
-            chunk_log2: CHUNK_LOG2,
+            options: self.options,
             proposed: OfferUse::File,
             content: Publish {
                 content: content.name(),
@@ -467,7 +482,11 @@ impl World {
     ) {
         let fetches = &mut self.programs[program].fetches;
         fetches.insert(request, content.clone());
-        let (id, get) = (offer.id, get_request(request, content, false));
+        let get = Get {
+            options: self.options,
+            ..get_request(request, content, false)
+        };
+        let id = offer.id;
         self.say(program, &LocalRequest::Accept(AcceptOffer { id, get }));
     }
 

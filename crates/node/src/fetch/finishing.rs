@@ -118,7 +118,7 @@ impl Fetch {
             if let Some(transfer) = self.start_job(job)? {
                 let number = self.next_request;
                 self.next_request = self.next_request.wrapping_add(1).max(1);
-                due.push(transfer.request(number, self.chunk_size, self.nack_timeout_ms));
+                due.push(transfer.request(number, self.options));
                 self.transfers.insert(number, transfer);
             }
         }

@@ -37,14 +37,17 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::Serialize;
-use whimbrel_content::{ChunkSize, FolderError};
+use whimbrel_content::FolderError;
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::local::{FailReason, OfferId};
+use whimbrel_mobilityfirst::local::{FailReason, MissingParts, OfferId, TransferOptions};
 
 use crate::local_client::{Attachment, LocalError};
 use crate::output::{Destination, OutputError};
 use crate::wait::Wait;
 use session::Fetch;
+
+/// Gaps that a message names.
+const MAX_NAMED_GAPS: usize = 8;
 
 /// The content to fetch, and its destination.
 pub struct FetchOptions {
@@ -53,12 +56,10 @@ pub struct FetchOptions {
     /// The destination. If that is a folder, a fetched folder becomes one in it; if nothing exists
     /// there, the content gets that path.
     pub output: Destination,
-    /// The size of chunks; `None` for such as the path affords.
-    pub chunk_size: Option<ChunkSize>,
+    /// What the user has chosen.
+    pub transfer: TransferOptions,
     /// Give up after this long without new data.
     pub timeout: Option<Duration>,
-    /// Time for which chunks may be missing before their source is told; `None` for the host's own.
-    pub nack_timeout: Option<Duration>,
     /// The longest accepted content, and the most that a folder may take on disk, in bytes; `None`
     /// for any that is believable.
     pub limit: Option<u64>,
@@ -276,9 +277,32 @@ pub enum FetchError {
     /// Nothing new has arrived for as long as the user allowed.
     #[error("nothing has come for {} s", .0.as_secs_f64())]
     TimedOut(Duration),
+    /// Its source sends nothing again, and parts are missing.
+    #[error("{}", incomplete(.0))]
+    Incomplete(MissingParts),
     /// The user has interrupted the fetch.
     #[error("interrupted")]
     Interrupted,
+}
+
+/// Names what is missing of a content that is not sent again.
+fn incomplete(missing: &MissingParts) -> String {
+    let Some(length) = missing.content_len else {
+        return "nothing has come, and nothing is sent again (reliability dont-care)".to_owned();
+    };
+    let first = missing.ranges.iter().take(MAX_NAMED_GAPS);
+    let first: Vec<String> = first
+        .map(|gap| format!("{}-{}", gap.start, gap.end))
+        .collect();
+    let more = match missing.ranges.len() > first.len() {
+        true => " and more",
+        false => "",
+    };
+    format!(
+        "{} of {length} bytes are missing and not sent again (reliability dont-care): bytes {}{more}",
+        missing.bytes,
+        first.join(", ")
+    )
 }
 
 fn explain(reason: FailReason) -> &'static str {

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use whimbrel_content::Assembly;
 use whimbrel_content::folder::MAX_LISTING_LEN;
-use whimbrel_content::{Assembly, ChunkSize};
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, TransferState};
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, TransferOptions, TransferState};
 
 use super::file_destination::FileDestination;
 use super::finishing::Missing;
@@ -33,9 +33,8 @@ const KEEP_INTERVAL: Duration = Duration::from_secs(1);
 const TELL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(super) struct Fetch {
-    pub(super) chunk_size: Option<ChunkSize>,
+    pub(super) options: TransferOptions,
     pub(super) timeout: Option<Duration>,
-    pub(super) nack_timeout_ms: u32,
     pub(super) limit: Option<u64>,
     /// True once the file system of the output has not kept permissions.
     pub(super) loses_modes: bool,
@@ -116,11 +115,8 @@ impl Fetch {
         };
         let now = Instant::now();
         let mut fetch = Fetch {
-            chunk_size: options.chunk_size,
+            options: options.transfer,
             timeout: options.timeout,
-            nack_timeout_ms: options
-                .nack_timeout
-                .map_or(0, |time| time.as_millis().clamp(1, 1 << 31) as u32),
             limit,
             loses_modes: false,
             update,
@@ -302,7 +298,7 @@ impl Fetch {
     pub(super) fn all_requests(&self) -> Vec<LocalRequest> {
         let requests = self.transfers.iter();
         requests
-            .map(|(number, one)| one.request(*number, self.chunk_size, self.nack_timeout_ms))
+            .map(|(number, one)| one.request(*number, self.options))
             .collect()
     }
 
@@ -354,6 +350,11 @@ impl Fetch {
                     TransferState::Disconnected => State::Disconnected,
                 };
                 Ok(Vec::new())
+            }
+            LocalEvent::Incomplete { request, missing }
+                if self.transfers.contains_key(&request) =>
+            {
+                Err(FetchError::Incomplete(missing))
             }
             LocalEvent::Failed { request, reason } => self.note_failure(request, reason),
             _ => Ok(Vec::new()),

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 
 use bytes::Bytes;
-use whimbrel_content::Assembly;
+use whimbrel_content::{Assembly, ChunkSize};
 use whimbrel_mobilityfirst::local::{Get, LocalChunk, LocalEvent, LocalRequest, greeting};
 use whimbrel_mobilityfirst::wire::EXACT_SIZE;
 
@@ -60,12 +60,8 @@ fn write_event(stream: &mut UnixStream, event: &LocalEvent) -> Option<()> {
 }
 
 fn chunk_of(shelf: &Shelf, get: &Get, index: u32) -> LocalChunk {
-    let chunk_size = ChunkSize::from_code(get.chunk_log2 & !EXACT_SIZE).unwrap();
-    let offer = shelf.offers().find_map(|offer| match offer {
-        LocalRequest::Publish(publish) if publish.content == get.content => Some(publish),
-        _ => None,
-    });
-    let publish = offer.unwrap();
+    let chunk_size = ChunkSize::from_code(get.options.chunk_log2 & !EXACT_SIZE).unwrap();
+    let publish = shelf.publish(&get.content).unwrap();
     let read = shelf.read(get.content, index, chunk_size).unwrap();
     LocalChunk {
         request: get.request,
@@ -91,9 +87,7 @@ fn play_host(mut stream: UnixStream, shelf: &Shelf, manners: Manners) -> usize {
         let LocalRequest::Get(get) = request else {
             continue;
         };
-        let known = shelf
-            .offers()
-            .any(|offer| matches!(offer, LocalRequest::Publish(publish) if publish.content == get.content));
+        let known = shelf.publish(&get.content).is_some();
         if !known {
             let reason = FailReason::NoSuchName;
             write_event(
@@ -110,7 +104,7 @@ fn play_host(mut stream: UnixStream, shelf: &Shelf, manners: Manners) -> usize {
         } else {
             Assembly::decode(&get.resume).unwrap()
         };
-        let chunk_size = ChunkSize::from_code(get.chunk_log2 & !EXACT_SIZE).unwrap();
+        let chunk_size = ChunkSize::from_code(get.options.chunk_log2 & !EXACT_SIZE).unwrap();
         let length = chunk_of(shelf, &get, 0).content_len;
         for index in 0..chunk_size.count(length) as u32 {
             let range = chunk_size.range(index.into(), length).unwrap();
@@ -191,9 +185,8 @@ impl Scene {
             let options = FetchOptions {
                 content,
                 output,
-                chunk_size: Some(ChunkSize::GROUP),
+                transfer: TransferOptions::default().with_chunk_size(Some(ChunkSize::GROUP)),
                 timeout,
-                nack_timeout: None,
                 limit: self.limit,
                 update: self.update,
                 offered: None,
@@ -427,9 +420,8 @@ fn asking_to_stop_keeps_what_has_come_and_patience_has_an_end() {
     let options = FetchOptions {
         content: name,
         output: output(),
-        chunk_size: Some(ChunkSize::GROUP),
+        transfer: TransferOptions::default().with_chunk_size(Some(ChunkSize::GROUP)),
         timeout: Some(Duration::from_millis(300)),
-        nack_timeout: None,
         limit: Some(1 << 40),
         update: false,
         offered: None,

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use whimbrel_content::{Assembly, ChunkSize, Offer, Proof, Refusal, Verified};
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::chunk_size::asked;
-use whimbrel_mobilityfirst::local::{AcceptOffer, Get, LocalChunk, LocalRequest, OfferId};
-use whimbrel_mobilityfirst::wire::Reliability;
+use whimbrel_mobilityfirst::local::{
+    AcceptOffer, Get, LocalChunk, LocalRequest, OfferId, TransferOptions,
+};
 
 use super::FetchError;
 use super::part::{Manner, PartFile};
@@ -47,20 +47,13 @@ pub(super) struct Transfer {
 
 impl Transfer {
     /// Returns the request for the missing chunks.
-    pub(super) fn request(
-        &self,
-        request: u32,
-        chunk_size: Option<ChunkSize>,
-        nack_timeout_ms: u32,
-    ) -> LocalRequest {
+    pub(super) fn request(&self, request: u32, options: TransferOptions) -> LocalRequest {
         let begun = self.assembly.verified_bytes() > 0;
         let get = Get {
             request,
             content: self.content,
-            chunk_log2: asked(chunk_size),
             in_order: matches!(self.sink, Sink::Stream(_)),
-            reliability: Reliability::Nack,
-            nack_timeout_ms,
+            options,
             credit: CREDIT,
             resume: if begun {
                 self.assembly.encode().into()

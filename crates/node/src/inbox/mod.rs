@@ -19,9 +19,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use whimbrel_core::Guid;
+use whimbrel_core::{Guid, KeyPair};
 use whimbrel_mobilityfirst::local::{
-    ContentOffer, LocalEvent, LocalRequest, OfferId, OfferVerdict,
+    ContentOffer, LocalEvent, LocalRequest, OfferId, OfferVerdict, ServiceKey,
 };
 
 use crate::fetch::{FetchError, Fetched, Progress};
@@ -96,11 +96,12 @@ pub enum InboxError {
 }
 
 /// Takes what others push into `folder` until `stop` is set, or `count` contents and messages have come.
-/// `attach` returns a further connection to the host.
+/// `attach` returns a further connection to the host, which is attached by the names of the `services` meanwhile.
 pub fn take_offers(
     attach: &mut dyn FnMut() -> Attachment,
     folder: &Path,
     rule: &InboxRule,
+    services: &[KeyPair],
     count: Option<u64>,
     stop: &AtomicBool,
     observe: &mut dyn FnMut(InboxEvent),
@@ -118,6 +119,7 @@ pub fn take_offers(
     let mut inbox = InboxRun {
         folder,
         rule,
+        services,
         record,
         queue: VecDeque::new(),
         later: Vec::new(),
@@ -167,6 +169,7 @@ pub fn take_offers(
 struct InboxRun<'a> {
     folder: &'a Path,
     rule: &'a InboxRule,
+    services: &'a [KeyPair],
     record: InboxRecord,
     queue: VecDeque<ContentOffer>,
     /// Contents that are tried again.
@@ -192,6 +195,10 @@ impl InboxRun<'_> {
     ) -> Result<(), LocalError> {
         let request = NAME_QUESTION;
         client.send(&LocalRequest::Status { request })?;
+        for service in self.services {
+            let key = ServiceKey(service.secret());
+            client.send(&LocalRequest::Attach { key })?;
+        }
         client.send(&LocalRequest::TakeOffers)?;
         let mut watch = Watch::new(Subject::Host);
         while !stop.load(Ordering::Relaxed) && self.left != Some(0) {

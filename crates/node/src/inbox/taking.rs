@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use whimbrel_mobilityfirst::local::{ContentOffer, OfferId};
+use whimbrel_mobilityfirst::local::{ContentOffer, OfferId, TransferOptions};
 use whimbrel_mobilityfirst::wire::OfferUse;
 
 use super::rule::{Existing, place_of};
@@ -83,9 +83,8 @@ impl TakenContent {
         let options = FetchOptions {
             content: offer.content.content,
             output,
-            chunk_size: None,
             timeout: None,
-            nack_timeout: None,
+            transfer: TransferOptions::default(),
             limit: Some(offer.content.content_len),
             update: false,
             offered: Some(offer.id),

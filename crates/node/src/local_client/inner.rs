@@ -114,14 +114,16 @@ impl InnerClient {
         InnerClient { host, app, events }
     }
 
-    /// Passes a request to the host. Waits while the host is too busy.
-    pub(super) fn send(&mut self, request: LocalRequest) -> Result<(), LocalError> {
+    /// Passes requests to the host. Waits while the host is too busy.
+    pub(super) fn send_all(&mut self, requests: Vec<LocalRequest>) -> Result<(), LocalError> {
         let (app, until) = (self.app, Instant::now() + WRITE_PATIENCE);
         loop {
-            let request = request.clone();
+            let requests = requests.clone();
             let posted = self.host.post(move |node, now| {
                 if let Some(host) = node.host() {
-                    host.request(now, app, request);
+                    for request in requests {
+                        host.request(now, app, request);
+                    }
                 }
             });
             match posted {

@@ -100,7 +100,15 @@ impl LocalClient {
     pub fn send(&mut self, request: &LocalRequest) -> Result<(), LocalError> {
         match &mut self.0 {
             Way::Socket(client) => client.send(request),
-            Way::Inner(client) => client.send(request.clone()),
+            Way::Inner(client) => client.send_all(vec![request.clone()]),
+        }
+    }
+
+    /// Sends several requests. A host in this process takes them together.
+    pub fn send_all(&mut self, requests: Vec<LocalRequest>) -> Result<(), LocalError> {
+        match &mut self.0 {
+            Way::Socket(client) => requests.iter().try_for_each(|it| client.send(it)),
+            Way::Inner(client) => client.send_all(requests),
         }
     }
 

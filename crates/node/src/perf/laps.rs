@@ -7,7 +7,9 @@ use std::sync::mpsc::{Receiver, sync_channel};
 
 use whimbrel_content::ChunkSize;
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, Publish, ReadChunk};
+use whimbrel_mobilityfirst::local::{
+    LocalEvent, LocalRequest, Publish, ReadChunk, TransferOptions,
+};
 use whimbrel_mobilityfirst::wire::ContentKind;
 
 use super::LAP;
@@ -122,12 +124,14 @@ impl Laps {
             read: 0,
         };
         let word = word(number, lap, &offered);
-        requests.push(LocalRequest::Publish(Publish {
+        let publish = Publish {
             content: offered.name,
             content_len: length,
             kind: ContentKind::File,
             file_name: String::new(),
-        }));
+        };
+        let options = TransferOptions::default();
+        requests.push(LocalRequest::Publish(publish, options));
         self.names.insert(offered.name, (number, lap));
         self.shelf.put_repeated(content);
         stream.offered.insert(lap, offered);

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest};
-use whimbrel_mobilityfirst::wire::{EXACT_SIZE, Reliability};
+use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, TransferOptions};
+use whimbrel_mobilityfirst::wire::EXACT_SIZE;
 
 use super::AGAIN;
 use super::words::Word;
@@ -202,10 +202,11 @@ fn get(request: u32, content: Guid, chunk_log2: u8, caller: Guid) -> LocalReques
     let get = Get {
         request,
         content,
-        chunk_log2: chunk_log2 | EXACT_SIZE,
+        options: TransferOptions {
+            chunk_log2: chunk_log2 | EXACT_SIZE,
+            ..TransferOptions::default()
+        },
         in_order: false,
-        reliability: Reliability::Nack,
-        nack_timeout_ms: 0,
         credit: CREDIT,
         resume: Bytes::new(),
     };

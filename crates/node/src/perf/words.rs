@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::local::LocalRequest;
+use whimbrel_mobilityfirst::local::{Delivery, LocalRequest};
 
 use super::{CHANNEL, Plan};
 
@@ -55,6 +55,7 @@ impl Letter {
         LocalRequest::Message {
             channel: CHANNEL,
             destination,
+            delivery: Delivery::default(),
             payload: serde_json::to_vec(self).unwrap_or_default().into(),
         }
     }

@@ -189,11 +189,7 @@ fn a_pack_is_never_half_old_and_half_new() {
 
 /// The names that are suggested for contents of this name.
 fn suggested(shelf: &Shelf, content: Guid) -> String {
-    let offer = shelf.offers().find_map(|offer| match offer {
-        LocalRequest::Publish(publish) if publish.content == content => Some(publish.file_name),
-        _ => None,
-    });
-    offer.unwrap()
+    shelf.publish(&content).unwrap().file_name
 }
 
 #[test]

@@ -18,6 +18,8 @@ use super::proxies::Proxies;
 use crate::browser::{HttpVersion, Site};
 use crate::cbr::{BELRP, CbrConfig};
 use crate::{CongestionControl, TcpBuffers};
+use whimbrel_mobilityfirst::local::{Delivery, TransferOptions};
+use whimbrel_mobilityfirst::wire::Reliability;
 
 pub(super) use read::loads;
 
@@ -111,6 +113,10 @@ pub struct Load {
     pub nack_timer: Option<Duration>,
     /// The size of the chunks of a load over MobilityFirst; `None` for such as the path affords.
     pub chunk: Option<ChunkSize>,
+    /// What a receiver of MobilityFirst confirms or reports.
+    pub reliability: Option<Reliability>,
+    /// How the network treats its requests and chunks.
+    pub delivery: Delivery,
     /// The congestion control of the kernel's TCP.
     pub congestion: CongestionControl,
     /// Octets of a segment over NDN.
@@ -140,6 +146,17 @@ pub struct Load {
 }
 
 impl Load {
+    /// Returns the options of its transfers over MobilityFirst.
+    pub fn options(&self) -> TransferOptions {
+        TransferOptions {
+            reliability: self.reliability,
+            delivery: self.delivery,
+            ..TransferOptions::default()
+        }
+        .with_nack_timeout(self.nack_timer)
+        .with_chunk_size(self.chunk)
+    }
+
     /// Returns the load that names its content.
     pub fn content_name(&self) -> &str {
         self.content.as_deref().unwrap_or(&self.name)

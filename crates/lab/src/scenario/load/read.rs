@@ -7,6 +7,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use whimbrel_content::ChunkSize;
 use whimbrel_core::units;
+use whimbrel_mobilityfirst::local::{Delivery, Service, Storage};
+use whimbrel_mobilityfirst::wire::Reliability;
 use whimbrel_node::config::key_path::KeyPath;
 
 use super::{Browser, Flows, Kind, Load, Page, Pings, Pipeline, Plane, Requests, Timeout};
@@ -50,6 +52,9 @@ struct Section {
     nack_timer: Option<Duration>,
     #[serde(default, with = "units::optional_size")]
     chunk: Option<u64>,
+    reliability: Option<Reliability>,
+    storage: Option<Storage>,
+    service: Option<Service>,
     congestion: Option<CongestionControl>,
     #[serde(default, with = "units::optional_size")]
     segment: Option<u64>,
@@ -137,7 +142,16 @@ impl Section {
         let message = format!("{name} has no chunks; mobility-first has them");
         refuse(other && self.chunk.is_some(), "chunk", message)?;
         let message = format!("{name} has no NACK timer; mobility-first has one");
-        refuse(other && self.nack_timer.is_some(), "nack_timer", message)
+        refuse(other && self.nack_timer.is_some(), "nack_timer", message)?;
+        let message = format!("{name} has no such option; mobility-first has it");
+        for (key, given) in [
+            ("reliability", self.reliability.is_some()),
+            ("storage", self.storage.is_some()),
+            ("service", self.service.is_some()),
+        ] {
+            refuse(other && given, key, message.clone())?;
+        }
+        Ok(())
     }
 
     /// Checks the keys that only a load over NDN has, most of them for files alone.
@@ -263,6 +277,11 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         within: section.within,
         nack_timer: section.nack_timer,
         chunk,
+        reliability: section.reliability,
+        delivery: Delivery {
+            storage: section.storage.unwrap_or_default(),
+            service: section.service.unwrap_or_default(),
+        },
         congestion: section.congestion.unwrap_or_default(),
         segment: section.segment.map_or(SEGMENT, |octets| octets as usize),
         pipeline: section.pipeline.unwrap_or_default(),

@@ -15,6 +15,7 @@ use crate::scenario::Plan;
 use crate::scenario::load::{Kind, Load, Pipeline, Plane};
 use crate::scenario::run::{Exchanges, Pinged, Run, Schedule};
 use crate::{LabError, Subflow, Supervisor, TcpBaseline, TcpRoute, Topology, TransferRecord};
+use whimbrel_mobilityfirst::local::{Delivery, Service, Storage};
 
 /// Seconds from a load's start to a request, and the record of its transfer.
 pub(super) type Files = Vec<(f64, TransferRecord)>;
@@ -242,6 +243,16 @@ impl Receiver<'_> {
         }
         if let Some(chunk) = self.load.chunk {
             command.args(["--chunk-size", &format!("{} B", chunk.bytes())]);
+        }
+        if let Some(reliability) = self.load.reliability {
+            command.args(["--reliability", reliability.name()]);
+        }
+        let Delivery { storage, service } = self.load.delivery;
+        if storage != Storage::Default {
+            command.args(["--storage", &storage.words()]);
+        }
+        if service != Service::Default {
+            command.args(["--service", service.name()]);
         }
         if self.load.pipeline != Pipeline::default() {
             command.args(["--pipeline-type", self.load.pipeline.name()]);

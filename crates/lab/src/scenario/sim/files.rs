@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use whimbrel_core::{Guid, SeededRng, Time, WallClock};
-use whimbrel_mobilityfirst::chunk_size::asked;
 use whimbrel_mobilityfirst::host::HostEvent;
-use whimbrel_mobilityfirst::local::{Get, LocalChunk, LocalEvent, LocalRequest, Publish};
-use whimbrel_mobilityfirst::wire::{ContentKind, Reliability};
+use whimbrel_mobilityfirst::local::{
+    Get, LocalChunk, LocalEvent, LocalRequest, Publish, TransferOptions,
+};
+use whimbrel_mobilityfirst::wire::ContentKind;
 use whimbrel_ndn_packet::{DigestSigner, Name};
 use whimbrel_node::NodeEvent;
 use whimbrel_sim::tcp::{FetchId, SenderSample, ServerStats, TcpEvent};
@@ -142,7 +143,8 @@ impl World<'_> {
         });
         let published: Vec<Publish> = published.map(|(_, content)| publish(content)).collect();
         for publish in published {
-            self.request(node, SERVER_APP, LocalRequest::Publish(publish));
+            let publish = LocalRequest::Publish(publish, TransferOptions::default());
+            self.request(node, SERVER_APP, publish);
         }
         for (at, name, port) in self.served.clone() {
             if at == node {
@@ -172,7 +174,7 @@ impl World<'_> {
     ) -> Result<(), LabError> {
         let known = &self.plan.loads[load];
         if known.plane == Plane::MobilityFirst {
-            let publish = LocalRequest::Publish(publish(content));
+            let publish = LocalRequest::Publish(publish(content), TransferOptions::default());
             self.request(known.from, SERVER_APP, publish);
             return Ok(());
         }
@@ -317,12 +319,8 @@ impl World<'_> {
             let get = Get {
                 request,
                 content,
-                chunk_log2: asked(known.chunk),
+                options: known.options(),
                 in_order: false,
-                reliability: Reliability::Nack,
-                nack_timeout_ms: known.nack_timer.map_or(0, |timer| {
-                    u32::try_from(timer.as_millis()).unwrap_or(u32::MAX)
-                }),
                 credit: 8,
                 resume: bytes::Bytes::new(),
             };
@@ -410,7 +408,8 @@ impl World<'_> {
             LocalEvent::Pong {
                 request, sequence, ..
             } => return Ok(self.handle_pong(now, request, sequence)),
-            LocalEvent::Failed { request, .. } => {
+            // What is missing is not sent again.
+            LocalEvent::Failed { request, .. } | LocalEvent::Incomplete { request, .. } => {
                 self.end(request as usize, now, false);
                 return Ok(true);
             }

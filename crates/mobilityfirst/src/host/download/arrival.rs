@@ -162,6 +162,10 @@ impl Downloads {
         let load = download.share.load(room.clone());
         let held = download.share.held();
         download.hold(range, Held { chunk, load });
+        if download.is_sent_once() && arrived.is_asked_for {
+            // It may have been the last one.
+            effects.set(Timer::Download(id), now + download.patience());
+        }
         // While chunks under way still find room.
         if held > self.shares.limit(app) / 4 * 3 {
             self.note_overflow(id, false, effects);
@@ -186,6 +190,7 @@ impl Downloads {
             return self.tell_to_stop(now, header, arrived.data, effects);
         }
         download.source = Some((header.source, header.source_address));
+        download.follow_source(arrived.data.reliability, &header.extensions);
         download.note_arrival(now);
         effects.set(Timer::Download(id), now + download.patience());
     }

@@ -39,13 +39,7 @@ impl Downloads {
             download.asked_at.get_or_insert(now);
         }
         let chunks = download.wanted();
-        let request = Request {
-            content: download.content,
-            chunk_log2: download.chunk_size.code(),
-            is_exact: download.is_exact,
-            reliability: download.reliability,
-            chunks,
-        };
+        let request = download.request_for(chunks);
         download.is_answered = false;
         let (content, patience) = (download.content, download.patience());
         let request_id = Some(download.request_id);
@@ -55,23 +49,22 @@ impl Downloads {
         match source {
             Some((source, address)) => {
                 effects.counters.nacks_sent += 1;
-                let (service, nack) = (ServiceId::DELAY_TOLERANT, Transport::Nack(request));
-                effects.send_about(request_id, service, (source, address), nack)
+                let treatment = download.treatment(ServiceId::UNICAST);
+                let nack = Transport::Nack(request);
+                effects.send_about(request_id, treatment, (source, address), nack)
             }
             None => {
                 effects.counters.requests_sent += 1;
                 let (service, to) = match download.caller() {
-                    Some(caller) => (ServiceId::DELAY_TOLERANT, caller),
-                    None => {
-                        let service = ServiceId::CONTENT_REQUEST.with(ServiceId::DELAY_TOLERANT);
-                        (service, content)
-                    }
+                    Some(caller) => (ServiceId::UNICAST, caller),
+                    None => (ServiceId::CONTENT_REQUEST, content),
                 };
+                let treatment = download.treatment(service);
                 let message = match download.again {
                     true => Transport::Resend(request),
                     false => Transport::Request(request),
                 };
-                effects.send_about(request_id, service, (to, Guid::NONE), message)
+                effects.send_about(request_id, treatment, (to, Guid::NONE), message)
             }
         };
         let hedge = download.next_hedge(now, uplink.round_trip);
@@ -104,21 +97,15 @@ impl Downloads {
             else {
                 continue;
             };
-            if chunks.is_empty() || recent {
+            if chunks.is_empty() || recent || download.is_sent_once() {
                 continue;
             }
             download.last_resend = Some(now);
-            let request = Request {
-                content: download.content,
-                chunk_log2: download.chunk_size.code(),
-                is_exact: download.is_exact,
-                reliability: download.reliability,
-                chunks,
-            };
+            let request = download.request_for(chunks);
             effects.counters.nacks_sent += 1;
             let (request_id, at) = (Some(download.request_id), (source, address));
-            let (service, resend) = (ServiceId::DELAY_TOLERANT, Transport::Resend(request));
-            effects.send_about(request_id, service, at, resend);
+            let treatment = download.treatment(ServiceId::UNICAST);
+            effects.send_about(request_id, treatment, at, Transport::Resend(request));
         }
     }
 
@@ -135,6 +122,10 @@ impl Downloads {
         let Some(download) = self.by_id.get_mut(&id) else {
             return;
         };
+        let is_asked = download.asked_at.is_some();
+        if download.is_sent_once() && is_asked && !download.program_is_slow() {
+            return self.end_incomplete(id, effects);
+        }
         if !connected || download.program_is_slow() {
             let patience = download.patience();
             effects.set(Timer::Download(id), now + patience);
@@ -380,17 +371,11 @@ impl Downloads {
             let (Some(to), Some(last)) = (download.source, last) else {
                 continue;
             };
-            let request = Request {
-                content: download.content,
-                chunk_log2: download.chunk_size.code(),
-                is_exact: download.is_exact,
-                reliability: download.reliability,
-                chunks: ChunkRanges::from(last..last + 1),
-            };
+            let request = download.request_for(ChunkRanges::from(last..last + 1));
             let request_id = Some(download.request_id);
             effects.counters.nacks_sent += 1;
-            let (service, nack) = (ServiceId::DELAY_TOLERANT, Transport::Nack(request));
-            effects.send_about(request_id, service, to, nack);
+            let treatment = download.treatment(ServiceId::UNICAST);
+            effects.send_about(request_id, treatment, to, Transport::Nack(request));
         }
     }
 

@@ -9,7 +9,7 @@
 use super::super::App;
 use super::super::effects::Effects;
 use super::Downloads;
-use crate::wire::{ChunkRanges, Request, ServiceId, Transport};
+use crate::wire::{ChunkRanges, ServiceId, Transport};
 
 impl Downloads {
     /// Notes that a program holds, or soon will hold, more than it may. `asked` is true if the
@@ -19,7 +19,7 @@ impl Downloads {
             return;
         };
         let half = self.shares.limit(download.app) / 2 / download.chunk_packets;
-        if download.is_unrequested() {
+        if download.is_unrequested() || download.is_sent_once() {
             return;
         }
         let outgrown = download.under_way.count() > half.max(1);
@@ -85,18 +85,13 @@ impl Downloads {
             return;
         }
         download.under_way.union(&chunks);
-        let request = Request {
-            content: download.content,
-            chunk_log2: download.chunk_size.code(),
-            is_exact: download.is_exact,
-            reliability: download.reliability,
-            chunks,
-        };
+        let request = download.request_for(chunks);
         effects.counters.nacks_sent += 1;
         // This host knows what is not under way: chunks that were sent lately and came too soon
         // must be sent again.
         let message = Transport::Resend(request);
-        let (request_id, service) = (Some(download.request_id), ServiceId::DELAY_TOLERANT);
-        effects.send_about(request_id, service, (source, address), message);
+        let (request_id, at) = (Some(download.request_id), (source, address));
+        let treatment = download.treatment(ServiceId::UNICAST);
+        effects.send_about(request_id, treatment, at, message);
     }
 }

@@ -282,7 +282,8 @@ impl Downloads {
                 .ok()
                 .filter(|assembly| assembly.root() == get.content)
         };
-        let chunk_size = ChunkSize::from_code(get.chunk_log2 & !EXACT_SIZE);
+        let chunk_log2 = get.options.asked_log2();
+        let chunk_size = ChunkSize::from_code(chunk_log2 & !EXACT_SIZE);
         let is_new = self.find(app, request).is_none();
         let wanted = assembly.zip(chunk_size).filter(|_| is_new);
         let (reason, wanted) = match wanted {
@@ -294,7 +295,7 @@ impl Downloads {
             effects.tell(app, LocalEvent::Failed { request, reason });
             return None;
         };
-        let nack_timeout = match get.nack_timeout_ms {
+        let nack_timeout = match get.options.nack_timeout_ms {
             0 => self.limits.nack_timeout,
             ms => Duration::from_millis(ms.into()),
         };
@@ -302,7 +303,7 @@ impl Downloads {
         self.next_id += 1;
         let mut chunk_size = assembly.chunk_size_of_rest(chunk_size);
         // Its source knows the length of the whole, not of the rest.
-        if get.chunk_log2 & EXACT_SIZE == 0 && assembly.verified_bytes() > 0 {
+        if chunk_log2 & EXACT_SIZE == 0 && assembly.verified_bytes() > 0 {
             chunk_size = rest_of(&assembly).affords(chunk_size);
         }
         let share = self.shares.open(app);
@@ -341,6 +342,14 @@ impl Downloads {
             );
         }
         true
+    }
+
+    /// Ends a download of which nothing is sent again: its program is told what is missing.
+    fn end_incomplete(&mut self, id: u64, effects: &mut Effects) {
+        if let Some(download) = self.end_download(id, effects) {
+            let (request, missing) = (download.request, download.missing_parts());
+            effects.tell(download.app, LocalEvent::Incomplete { request, missing });
+        }
     }
 
     fn fail(&mut self, id: u64, reason: FailReason, effects: &mut Effects) {

@@ -8,12 +8,14 @@ use whimbrel_content::{Assembly, ChunkSize};
 use whimbrel_core::{Guid, Time};
 
 use super::super::App;
-use super::super::effects::Uplink;
+use super::super::effects::{Treatment, Uplink};
 use super::super::shares::{Load, Share};
 use super::super::status::DownloadStatus;
 use super::Provenance;
-use crate::local::{Get, LocalChunk, TransferState};
-use crate::wire::{ChunkRanges, EXACT_SIZE, MAX_RANGES, Reliability};
+use crate::local::{Delivery, Get, LocalChunk, MAX_MISSING, MissingParts, TransferState};
+use crate::wire::{
+    ChunkRanges, EXACT_SIZE, Extensions, MAX_RANGES, Reliability, Request, ServiceId,
+};
 
 /// Pause before a request that nobody has answered also goes to the next provider, as the "Connection
 /// Attempt Delay" of RFC 8305, section 5, of which the default is 250 ms and the most 2 s: a request
@@ -29,6 +31,11 @@ const SLOW_ROUND_TRIP: Duration = Duration::from_millis(150);
 const MAX_MEASURING: Duration = Duration::from_secs(5);
 /// Longest pause between two NACKs or requests.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
+/// What a source may ask a receiver to wait for a missing chunk.
+const ASKED_TIMEOUT: Range<u32> = 100..3_600_000;
+/// After the last chunk of a content that is not sent again, those that it may have overtaken are awaited
+/// this long at least.
+const OVERTAKEN: Duration = Duration::from_millis(250);
 
 pub(super) struct Held {
     pub(super) chunk: LocalChunk,
@@ -47,7 +54,10 @@ pub(super) struct Download {
     pub(super) is_exact: bool,
     pub(super) in_order: bool,
     pub(super) reliability: Reliability,
+    pub(super) delivery: Delivery,
     pub(super) nack_timeout: Duration,
+    // The program has set it: what the source asks for does not count.
+    pub(super) is_timeout_chosen: bool,
     pub(super) credit: u16,
     pub(super) unconsumed: u16,
     pub(super) assembly: Assembly,
@@ -114,10 +124,12 @@ impl Download {
             content: get.content,
             provenance: Provenance::Holder,
             chunk_size,
-            is_exact: get.chunk_log2 & EXACT_SIZE != 0,
+            is_exact: get.options.chunk_log2 & EXACT_SIZE != 0,
             in_order: get.in_order,
-            reliability: get.reliability,
+            reliability: get.options.reliability.unwrap_or_default(),
+            delivery: get.options.delivery,
             nack_timeout,
+            is_timeout_chosen: get.options.nack_timeout_ms > 0,
             credit: get.credit.max(1),
             unconsumed: 0,
             assembly,
@@ -158,6 +170,66 @@ impl Download {
     /// Returns true if its chunks are sent without a request.
     pub(super) fn is_unrequested(&self) -> bool {
         matches!(self.provenance, Provenance::Sender(_))
+    }
+
+    /// Returns a request for these chunks.
+    pub(super) fn request_for(&self, chunks: ChunkRanges) -> Request {
+        Request {
+            content: self.content,
+            chunk_log2: self.chunk_size.code(),
+            is_exact: self.is_exact,
+            reliability: self.reliability,
+            chunks,
+        }
+    }
+
+    /// Returns how its messages are to be treated. They go to one source, however many serve the content.
+    pub(super) fn treatment(&self, service: ServiceId) -> Treatment {
+        Treatment::new(self.delivery.to_one(), service)
+    }
+
+    /// Follows what the source has chosen for a chunk that answers a request.
+    pub(super) fn follow_source(&mut self, reliability: Reliability, extensions: &Extensions) {
+        self.reliability = reliability;
+        if let Some(ms) = extensions
+            .nack_timeout_ms
+            .filter(|_| !self.is_timeout_chosen)
+        {
+            let ms = ms.clamp(ASKED_TIMEOUT.start, ASKED_TIMEOUT.end);
+            self.nack_timeout = Duration::from_millis(ms.into());
+        }
+    }
+
+    /// Returns true if nothing that is missing is sent again.
+    pub(super) fn is_sent_once(&self) -> bool {
+        self.reliability == Reliability::DontCare
+    }
+
+    /// Returns true once the chunk has come that its source sends last.
+    pub(super) fn has_come_to_the_end(&self) -> bool {
+        let Some(len) = self.assembly.expected_len() else {
+            return false;
+        };
+        // The last one proves the length, and is sent first.
+        let before_last = self.chunk_size.count(len).saturating_sub(2);
+        let range = self.chunk_size.range(before_last, len);
+        let is_missing = |range: Range<u64>| {
+            let mut gaps = self.assembly.missing();
+            gaps.any(|gap| gap.start < range.end && range.start < gap.end)
+        };
+        self.last_arrival.is_some() && range.is_some_and(|range| !is_missing(range))
+    }
+
+    /// Returns what is missing, for its program.
+    pub(super) fn missing_parts(&self) -> MissingParts {
+        let content_len = self.assembly.confirmed_len();
+        let gaps = || self.assembly.missing();
+        let len = |gap: Range<u64>| gap.end.saturating_sub(gap.start);
+        MissingParts {
+            content_len,
+            bytes: content_len.map_or(0, |_| gaps().map(len).sum()),
+            ranges: gaps().take(MAX_MISSING).collect(),
+        }
     }
 
     /// Returns the chunks to ask for: all that are missing, as far as one message can name them.
@@ -233,6 +305,9 @@ impl Download {
 
     /// Returns the pause without a chunk after which missing chunks are requested again.
     pub(super) fn patience(&self) -> Duration {
+        if self.is_sent_once() && self.has_come_to_the_end() {
+            return OVERTAKEN.max(self.interval * 4).min(self.nack_timeout);
+        }
         let slow = self.nack_timeout.max(self.interval * 4);
         slow.saturating_mul(1 << self.attempts.min(5))
             .min(MAX_PAUSE.max(slow))
@@ -265,7 +340,7 @@ impl Download {
     pub(super) fn is_hedged_at(&self, now: Time) -> bool {
         let is_open = self.last_arrival.is_none() && self.source.is_none() && self.attempts == 0;
         // A repeated Resend would bring everything twice.
-        let is_open = is_open && !self.again;
+        let is_open = is_open && !self.again && !self.is_sent_once();
         let asked_at = self.asked_at.unwrap_or(self.started);
         let is_in_time = now <= asked_at + HEDGE_UNTIL && HEDGE_PAUSE < self.nack_timeout;
         is_open && self.kept_by.is_none() && is_in_time

@@ -7,6 +7,7 @@ use whimbrel_core::SeededRng;
 
 use super::super::effects::Action;
 use super::*;
+use crate::local::TransferOptions;
 use crate::room::Room;
 use crate::wire::{
     ContentKind, Data, DropReason, NetworkHeader, Reliability, ServiceId, Transport, UpperProtocol,
@@ -50,10 +51,12 @@ impl Fetch {
         let get = Get {
             request: 1,
             content: fetch.tree.root(),
-            chunk_log2: LOG2,
+            options: TransferOptions {
+                chunk_log2: LOG2,
+                reliability: Some(Reliability::Ack),
+                ..TransferOptions::default()
+            },
             in_order: false,
-            reliability: Reliability::Ack,
-            nack_timeout_ms: 0,
             credit,
             resume: Bytes::new(),
         };

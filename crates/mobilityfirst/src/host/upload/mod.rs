@@ -1,5 +1,6 @@
 //! Sending published content: the source's side of a flow [MFTP §3.1 to 3.3].
 
+mod confirming;
 mod one;
 mod reading;
 mod sending;
@@ -14,16 +15,17 @@ use whimbrel_content::ChunkSize;
 use whimbrel_core::{Guid, KeyedState, SeededRng, Time};
 
 use one::Upload;
-pub(super) use sending::{Pushed, Unrequested};
+pub(super) use sending::Pushed;
 use turns::{Client, Turns};
 
 use super::catalogue::{Catalogue, Offer};
 use super::effects::{Action, Effects};
 use super::{App, Timer, Way};
 use crate::chunk::Chunk;
-use crate::local::{LocalEvent, Publish};
+use crate::local::{Delivery, LocalEvent, Service, TransferOptions};
 use crate::wire::{
-    ChunkRanges, Data, DropReason, NetworkHeader, Notice, Request, ServiceId, Transport,
+    ChunkRanges, Data, DropReason, NetworkHeader, Notice, Reliability, Request, ServiceId,
+    SignedOffer, Transport,
 };
 
 /// Bound of the chunks that one program is asked to read ahead of the link.
@@ -37,9 +39,6 @@ const IDLE: Duration = Duration::from_secs(300);
 const MAX_PROXIES: usize = 16;
 /// Longest pause after a proxy's notice that it is full or has dropped chunks.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
-/// In ACK mode, a chunk that is not confirmed for this long after its delivery by the hop is sent
-/// again.
-const ACK_TIMEOUT: Duration = Duration::from_secs(3);
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A chunk that is ready to be sent.
@@ -56,8 +55,12 @@ pub(super) struct Ready {
     pub(super) multihoming: bool,
     /// Bytes that are to follow.
     pub(super) more: u64,
-    /// The client has not requested it.
-    pub(super) unrequested: Option<Unrequested>,
+    /// How the network is to treat it.
+    pub(super) delivery: Delivery,
+    /// What its receiver is told of the time for which a chunk may be missing.
+    pub(super) nack_timeout_ms: Option<u32>,
+    /// With a chunk that the client has not requested.
+    pub(super) offer: Option<SignedOffer>,
 }
 
 /// An upload: a content, its receiver, and the way to it.
@@ -81,6 +84,16 @@ pub(super) enum Presence {
     MayBeUnderWay,
     /// A router that had them has restarted.
     Lost,
+}
+
+/// A request, and what its content's source has chosen.
+struct Asked<'a> {
+    header: &'a NetworkHeader,
+    options: TransferOptions,
+    reliability: Reliability,
+    chunk_size: ChunkSize,
+    // The chunks of the whole content.
+    count: u32,
 }
 
 struct Read {
@@ -149,9 +162,9 @@ impl Uploads {
 }
 
 impl Uploads {
-    pub(super) fn publish(&mut self, now: Time, app: App, publish: Publish, effects: &mut Effects) {
-        let content = publish.content;
-        if !self.catalogue.add(Offer { app, publish }) {
+    pub(super) fn publish(&mut self, now: Time, offer: Offer, effects: &mut Effects) {
+        let (app, content) = (offer.app, offer.publish.content);
+        if !self.catalogue.add(offer) {
             return effects.tell(
                 app,
                 LocalEvent::Published {
@@ -210,37 +223,30 @@ impl Uploads {
             self.by_key.remove(&key);
             return;
         }
-        // An upload that goes on in smaller chunks keeps their size.
+        let options = offer.options;
+        let content_len = offer.publish.content_len;
+        // An upload that goes on in smaller chunks keeps their size; a source sends none above its own.
         let under_way = self.by_key.get(&key).map(|upload| upload.chunk_size.code());
-        let request = request.in_chunks_of(under_way.unwrap_or(u8::MAX));
+        let most = under_way.unwrap_or(options.largest_log2());
+        let request = request.in_chunks_of(most);
         let Some(chunk_size) = ChunkSize::from_code(request.chunk_log2) else {
             return;
         };
-        let count = chunk_size
-            .count(offer.publish.content_len)
-            .min(u32::MAX.into()) as u32;
+        let count = chunk_size.count(content_len).min(u32::MAX.into()) as u32;
         let mut wanted = request.chunks.intersection(&ChunkRanges::from(0..count));
-        let resized = |_: &Key, upload: &mut Upload| upload.chunk_size != chunk_size;
-        let before = self.by_key.extract_if(key..=key, resized).next();
-        let push = before.and_then(|(_, upload)| upload.push);
-        let is_new = !self.by_key.contains_key(&key);
-        if is_new && push.is_none() && !self.make_room(now, key.receiver()) {
-            return effects.counters.drop("too-many-uploads");
-        }
-        let upload = self
-            .by_key
-            .entry(key)
-            .or_insert_with(|| Upload::new(&request, chunk_size, header.source_address, now));
-        if let Some(mut push) = push {
-            push.note_new_size(count, &wanted);
-            upload.push = Some(push);
-        }
-        upload.client_address = header.source_address;
-        upload.note_request(header.extensions.request);
-        upload.multihoming = header.service.has(ServiceId::MULTIHOMING);
-        upload.last_use = now;
-        upload.go_on();
-        upload.rotate_sent(now);
+        let asked = Asked {
+            header,
+            reliability: options.reliability.unwrap_or(request.reliability),
+            options,
+            chunk_size,
+            count,
+        };
+        let Some(is_new) = self.open(now, key, &asked, &wanted, effects) else {
+            return;
+        };
+        let Some(upload) = self.by_key.get_mut(&key) else {
+            return;
+        };
         let stored = core::mem::take(&mut upload.stored);
         if presence == Presence::MayBeUnderWay {
             wanted.subtract(&upload.sent[0]);
@@ -269,6 +275,50 @@ impl Uploads {
         upload.pending.union(&wanted);
         self.take_turn(key);
         effects.set_earlier(Timer::Uploads, now + CHECK_INTERVAL);
+    }
+
+    /// Finds the upload that a request is about, or begins it. Returns whether it is a new one; `None` if
+    /// nothing is to be sent.
+    fn open(
+        &mut self,
+        now: Time,
+        key: Key,
+        asked: &Asked<'_>,
+        wanted: &ChunkRanges,
+        effects: &mut Effects,
+    ) -> Option<bool> {
+        let request_id = asked.header.extensions.request;
+        if let Some(upload) = self.by_key.get(&key)
+            && upload.reliability == Reliability::DontCare
+            && upload.request_id() == request_id
+        {
+            // "Sends and forgets" [MFTP §3.2.2].
+            effects.counters.drop("not-sent-again");
+            return None;
+        }
+        let resized = |_: &Key, upload: &mut Upload| upload.chunk_size != asked.chunk_size;
+        let before = self.by_key.extract_if(key..=key, resized).next();
+        let push = before.and_then(|(_, upload)| upload.push);
+        let is_new = !self.by_key.contains_key(&key);
+        if is_new && push.is_none() && !self.make_room(now, key.receiver()) {
+            effects.counters.drop("too-many-uploads");
+            return None;
+        }
+        let upload = self
+            .by_key
+            .entry(key)
+            .or_insert_with(|| Upload::new(asked, now));
+        if let Some(mut push) = push {
+            push.note_new_size(asked.count, wanted);
+            upload.push = Some(push);
+        }
+        upload.client_address = asked.header.source_address;
+        upload.note_request(request_id);
+        upload.note_options(asked);
+        upload.last_use = now;
+        upload.go_on();
+        upload.rotate_sent(now);
+        Some(is_new)
     }
 
     /// Asks a proxy to send what it stores: "It utilizes this in-network copy and initiates the
@@ -363,7 +413,7 @@ impl Uploads {
         // A client that the notice does not reach asks again.
         effects.push(Action::Send {
             way: key.way,
-            service: ServiceId::UNICAST,
+            treatment: ServiceId::UNICAST.into(),
             to: key.client,
             address,
             request_id,
@@ -381,6 +431,7 @@ impl Uploads {
         client: Guid,
         data: &Data,
         repeat_guard: Duration,
+        effects: &mut Effects,
     ) {
         let key = Key {
             content: data.content,
@@ -391,6 +442,10 @@ impl Uploads {
             && upload.chunk_size.code() == data.chunk_log2
         {
             upload.note_delivered(now, data.index);
+            if upload.reliability == Reliability::Ack {
+                let due = upload.unconfirmed.due_after(now);
+                effects.set_earlier(Timer::Uploads, due);
+            }
             upload.repeat_guard = repeat_guard;
             if let Some(push) = &mut upload.push {
                 push.note_taken(now, data.index);
@@ -445,6 +500,7 @@ impl Uploads {
 
     pub(super) fn handle_ack(
         &mut self,
+        now: Time,
         way: Way,
         header: &NetworkHeader,
         ack: &Request,
@@ -455,14 +511,30 @@ impl Uploads {
             client: header.source,
             way,
         };
+        let key = self.sent_by(key, header.extensions.request);
         if let Some(upload) = self.by_key.get_mut(&key) {
-            upload
-                .unconfirmed
-                .retain(|index, _| !ack.chunks.contains(*index));
+            upload.note_confirmed(now, &ack.chunks);
             if upload.is_about(header.extensions.request) {
                 self.note_confirmed(&key, &ack.chunks, effects);
             }
         }
+    }
+
+    /// Returns the upload that a receiver speaks of: that to the receiver, or that to a name by which it is
+    /// attached, which carries the same id.
+    fn sent_by(&self, key: Key, request_id: Option<u64>) -> Key {
+        let first = Key {
+            client: Guid::NONE,
+            ..key
+        };
+        let of_content = self.by_key.range(first..);
+        let mut of_content = of_content.take_while(|(it, _)| it.content == key.content);
+        let is_meant = |upload: &Upload| {
+            let is_anycast = upload.delivery.service == Service::Anycast;
+            is_anycast && upload.push.is_some() && upload.is_about(request_id)
+        };
+        let sent = of_content.find(|(_, upload)| is_meant(upload));
+        sent.map_or(key, |(sent, _)| *sent)
     }
 
     /// Handles a proxy's notice that it stores chunks of an upload: they need not be sent again. At
@@ -522,6 +594,7 @@ impl Uploads {
             client: notice.destination,
             way: Way::Uplink,
         };
+        let key = self.sent_by(key, header.extensions.request);
         let Some(offer) = self.catalogue.get(&key.content) else {
             return;
         };
@@ -535,7 +608,7 @@ impl Uploads {
         if reason == DropReason::TooLarge {
             return self.tell_too_large(now, key, effects);
         }
-        if self.end_refused(&key, reason, effects) {
+        if self.end_refused(&key, reason, effects) || self.end_lost(&key, effects) {
             return;
         }
         let Some(upload) = self.by_key.get_mut(&key) else {
@@ -596,20 +669,13 @@ impl Uploads {
         let mut next = None;
         let mut due = Vec::new();
         for (key, upload) in &mut self.by_key {
-            let late: Vec<u32> = upload
-                .unconfirmed
-                .iter()
-                .filter(|(_, delivered)| delivered.is_some_and(|at| now.since(at) >= ACK_TIMEOUT))
-                .map(|(index, _)| *index)
-                .collect();
-            for index in late {
-                upload.unconfirmed.remove(&index);
-                upload.pending.insert(index);
-            }
+            upload.repeat_unconfirmed(now);
             if !upload.pending.is_empty() {
                 due.push(*key);
             }
-            next = Some(now + CHECK_INTERVAL);
+            let at = now + CHECK_INTERVAL;
+            let at = upload.next_confirmation().map_or(at, |due| due.min(at));
+            next = Some(next.map_or(at, |next: Time| next.min(at)));
         }
         due.into_iter().for_each(|key| self.take_turn(key));
         if let Some(next) = next {

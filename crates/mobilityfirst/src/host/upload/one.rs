@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 use whimbrel_content::ChunkSize;
 use whimbrel_core::{Guid, Time};
 
-use super::MAX_PAUSE;
+use super::confirming::Unconfirmed;
 use super::sending::SentContent;
+use super::{Asked, MAX_PAUSE};
+use crate::local::Delivery;
 use crate::taken::MIN_GUARD;
-use crate::wire::{ChunkRanges, Reliability, Request};
+use crate::wire::{ChunkRanges, Reliability, ServiceId};
 
 /// Pauses end at multiples of this, in milliseconds: each end costs a pass over all uploads.
 const PAUSE_GRID_MS: u64 = 100;
@@ -23,6 +25,9 @@ pub(super) struct Upload {
     pub(super) multihoming: bool,
     pub(super) chunk_size: ChunkSize,
     pub(super) reliability: Reliability,
+    // How the network is to treat the chunks, and what the receiver is told of its timer.
+    pub(super) delivery: Delivery,
+    pub(super) nack_timeout_ms: Option<u32>,
     // Sent before `pending`: the last chunk, which proves the content's length.
     pub(super) first: Option<u32>,
     pub(super) pending: ChunkRanges,
@@ -32,9 +37,8 @@ pub(super) struct Upload {
     pub(super) repeat_guard: Duration,
     // The chunks of this upload that each proxy stores.
     pub(super) stored: BTreeMap<Guid, ChunkRanges>,
-    // In ACK mode: chunks that the client has not confirmed, and the times of their delivery by the
-    // hop.
-    pub(super) unconfirmed: BTreeMap<u32, Option<Time>>,
+    // In ACK mode: chunks that the client has not confirmed.
+    pub(super) unconfirmed: Unconfirmed,
     pub(super) paused_until: Time,
     pub(super) pauses: u32,
     pub(super) last_use: Time,
@@ -43,30 +47,36 @@ pub(super) struct Upload {
 }
 
 impl Upload {
-    pub(super) fn new(
-        request: &Request,
-        chunk_size: ChunkSize,
-        client_address: Guid,
-        now: Time,
-    ) -> Upload {
+    pub(super) fn new(asked: &Asked<'_>, now: Time) -> Upload {
         Upload {
-            client_address,
+            client_address: asked.header.source_address,
             request_ids: [None; 2],
             multihoming: false,
-            chunk_size,
-            reliability: request.reliability,
+            chunk_size: asked.chunk_size,
+            reliability: asked.reliability,
+            delivery: asked.options.delivery,
+            nack_timeout_ms: asked.options.nack_timeout(),
             first: None,
             pending: ChunkRanges::default(),
             sent: Default::default(),
             sent_since: now,
             repeat_guard: MIN_GUARD,
             stored: BTreeMap::new(),
-            unconfirmed: BTreeMap::new(),
+            unconfirmed: Unconfirmed::default(),
             paused_until: Time::ZERO,
             pauses: 0,
             last_use: now,
             push: None,
         }
+    }
+
+    /// Notes how a request, and the source's own choice, have the chunks treated.
+    pub(super) fn note_options(&mut self, asked: &Asked<'_>) {
+        if self.push.is_none() {
+            self.delivery = asked.options.delivery.of_answer(asked.header);
+        }
+        let is_asked = asked.header.service.has(ServiceId::MULTIHOMING);
+        self.multihoming = self.delivery.divides().unwrap_or(is_asked);
     }
 
     /// Notes the id of a request. If it is a new one, another download asks, or another run of the
@@ -97,7 +107,7 @@ impl Upload {
         self.sent[0].insert(index);
         self.last_use = now;
         if self.reliability == Reliability::Ack {
-            self.unconfirmed.insert(index, None);
+            self.unconfirmed.note_sent(index);
         }
     }
 
@@ -105,10 +115,22 @@ impl Upload {
         self.rotate_sent(now);
         self.sent[0].insert(index);
         self.last_use = now;
-        // A chunk that the client has confirmed already stays so.
-        if let Some(delivered) = self.unconfirmed.get_mut(&index) {
-            *delivered = Some(now);
-        }
+        self.unconfirmed.note_delivered(now, index);
+    }
+
+    pub(super) fn note_confirmed(&mut self, now: Time, chunks: &ChunkRanges) {
+        self.unconfirmed.note_confirmed(now, chunks);
+    }
+
+    /// Returns when the first chunk that no proxy stores is to be sent again, unless it is confirmed.
+    pub(super) fn next_confirmation(&self) -> Option<Time> {
+        self.unconfirmed.next_due(&self.stored)
+    }
+
+    /// Sends again what is due.
+    pub(super) fn repeat_unconfirmed(&mut self, now: Time) {
+        let late = self.unconfirmed.take_late(now, &self.stored);
+        self.pending.union(&late);
     }
 
     pub(super) fn rotate_sent(&mut self, now: Time) {

@@ -224,7 +224,9 @@ impl Uploads {
             request_id: upload.request_id(),
             multihoming: upload.multihoming,
             more: upload.pending.count() << upload.chunk_size.code(),
-            unrequested: upload.push.as_ref().map(SentContent::unrequested),
+            delivery: upload.delivery,
+            nack_timeout_ms: upload.nack_timeout_ms,
+            offer: upload.push.as_ref().map(SentContent::offer),
         })
     }
 

@@ -12,7 +12,7 @@ use crate::host::effects::Effects;
 use crate::host::status::PushStatus;
 use crate::host::{App, Way};
 use crate::local::{LocalEvent, SendContent, SendState};
-use crate::wire::{ChunkRanges, DropReason, NetworkHeader, Request, SignedOffer};
+use crate::wire::{ChunkRanges, DropReason, NetworkHeader, Reliability, Request, SignedOffer};
 
 /// A router that cannot store a chunk says so soon after it has taken it. Before the sender is told
 /// that it may end, this long has passed since the last chunk left.
@@ -29,7 +29,6 @@ pub(super) struct SentContent {
     app: App,
     request: u32,
     offer: SignedOffer,
-    lifetime_ms: Option<u32>,
     // Chunks that the first router has, but for those that a router has dropped since.
     taken: ChunkRanges,
     taken_at: Time,
@@ -48,23 +47,13 @@ pub(in crate::host) struct Pushed<'a> {
     pub(in crate::host) request: Request,
 }
 
-/// The parts of a chunk's header that only an unrequested chunk has.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::host) struct Unrequested {
-    pub(in crate::host) offer: SignedOffer,
-    pub(in crate::host) lifetime_ms: Option<u32>,
-}
-
 impl SentContent {
     pub(super) fn app(&self) -> App {
         self.app
     }
 
-    pub(super) fn unrequested(&self) -> Unrequested {
-        Unrequested {
-            offer: self.offer,
-            lifetime_ms: self.lifetime_ms,
-        }
+    pub(super) fn offer(&self) -> SignedOffer {
+        self.offer
     }
 
     pub(super) fn note_taken(&mut self, now: Time, index: u32) {
@@ -139,8 +128,12 @@ impl Uploads {
         };
         let pushes = self.by_key.values().filter_map(|it| it.push.as_ref());
         let full = pushes.filter(|push| push.app == app).count() >= MAX_SENDS;
-        let publish = send.content.clone();
-        if full || !self.catalogue.add(Offer { app, publish }) {
+        let offer_here = Offer {
+            app,
+            publish: send.content.clone(),
+            options: send.options,
+        };
+        if full || !self.catalogue.add(offer_here) {
             effects.drop("too-many-sends");
             return effects.tell(
                 app,
@@ -157,11 +150,11 @@ impl Uploads {
         let presence = super::Presence::Lost;
         self.handle_wanted(now, key.way, header, request, presence, effects);
         if let Some(upload) = self.by_key.get_mut(&key) {
+            upload.delivery = send.options.delivery;
             upload.push = Some(SentContent {
                 app,
                 request: send.request,
                 offer,
-                lifetime_ms: Some(send.lifetime_ms).filter(|it| *it > 0),
                 taken: ChunkRanges::default(),
                 taken_at: now,
                 is_taken: false,
@@ -197,6 +190,20 @@ impl Uploads {
         true
     }
 
+    /// A router has dropped chunks of a content that its sender does not send again: it is over. Returns
+    /// false for another content.
+    pub(super) fn end_lost(&mut self, key: &Key, effects: &mut Effects) -> bool {
+        let upload = self.by_key.get(key);
+        let Some(upload) = upload.filter(|it| it.reliability == Reliability::DontCare) else {
+            return false;
+        };
+        if let Some(push) = &upload.push {
+            push.end(SendState::Lost, effects);
+            self.by_key.remove(key);
+        }
+        true
+    }
+
     /// Halves the chunks of a sent content, because a hop does not carry them. Returns false if the content
     /// is no sent one, or its chunks are the smallest.
     pub(super) fn shrink_push(&mut self, now: Time, key: &Key) -> bool {
@@ -217,6 +224,7 @@ impl Uploads {
         upload.sent = Default::default();
         upload.sent_since = now;
         upload.stored.clear();
+        upload.unconfirmed = Default::default();
         true
     }
 
@@ -271,6 +279,10 @@ impl Uploads {
             if push.told != Some(told) {
                 push.told = Some(told);
                 push.end(status.state, effects);
+            }
+            // "Sends and forgets" [MFTP §3.2.2].
+            if push.is_taken && upload.reliability == Reliability::DontCare {
+                self.by_key.remove(&key);
             }
         }
     }

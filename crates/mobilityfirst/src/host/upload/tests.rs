@@ -3,9 +3,18 @@
 use whimbrel_core::PortId;
 
 use super::*;
-use crate::wire::{ContentKind, Reliability, UpperProtocol};
+use crate::local::Publish;
+use crate::wire::{ContentKind, UpperProtocol};
 
 const PROGRAM: App = App::Inner(1);
+
+fn offered(publish: Publish) -> Offer {
+    Offer {
+        app: PROGRAM,
+        publish,
+        options: TransferOptions::default(),
+    }
+}
 
 /// A client asks for the first `count` contents. Returns how many uploads there are for it.
 fn ask(uploads: &mut Uploads, effects: &mut Effects, client: u8, way: Way, count: u8) -> usize {
@@ -38,7 +47,7 @@ fn a_client_that_asks_for_everything_leaves_uploads_to_others() {
             kind: ContentKind::File,
             file_name: String::new(),
         };
-        uploads.publish(Time::ZERO, PROGRAM, publish, &mut effects);
+        uploads.publish(Time::ZERO, offered(publish), &mut effects);
     }
     let mut of = |client, way, count| ask(&mut uploads, &mut effects, client, way, count);
     assert_eq!(of(1, Way::Uplink, 100), 32);
@@ -61,7 +70,7 @@ fn notices_of_any_number_of_proxies_take_a_bounded_memory() {
         kind: ContentKind::File,
         file_name: String::new(),
     };
-    uploads.publish(Time::ZERO, PROGRAM, publish, &mut effects);
+    uploads.publish(Time::ZERO, offered(publish), &mut effects);
     assert_eq!(ask(&mut uploads, &mut effects, 7, Way::Uplink, 1), 1);
     for number in 0..20_000u16 {
         let [high, low] = number.to_be_bytes();
@@ -91,15 +100,20 @@ fn notices_of_any_number_of_proxies_take_a_bounded_memory() {
 
 #[test]
 fn another_run_of_a_client_gets_what_was_sent_to_the_former_one() {
-    let request = Request {
-        is_exact: false,
-        content: Guid([7; 32]),
-        chunk_log2: 16,
+    let header = NetworkHeader::new(
+        ServiceId::UNICAST,
+        UpperProtocol::Transport,
+        Guid([1; 32]),
+        Guid([2; 32]),
+    );
+    let asked = Asked {
+        header: &header,
+        options: TransferOptions::default(),
         reliability: Reliability::Nack,
-        chunks: ChunkRanges::from(0..9),
+        chunk_size: ChunkSize::from_code(16).expect("a size"),
+        count: 9,
     };
-    let size = ChunkSize::from_code(16).expect("a size");
-    let mut upload = Upload::new(&request, size, Guid::NONE, Time::ZERO);
+    let mut upload = Upload::new(&asked, Time::ZERO);
     let was_sent = |upload: &Upload, index| upload.sent.iter().any(|sent| sent.contains(index));
     upload.note_request(Some(1));
     upload.note_sent(Time::ZERO, 3);

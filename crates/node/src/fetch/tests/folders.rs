@@ -193,10 +193,8 @@ fn what_the_source_no_longer_gives_is_named_and_the_rest_arrives() {
     let others: Vec<Guid> = scene
         .shelf
         .offers()
-        .filter_map(|offer| match offer {
-            LocalRequest::Publish(publish) if publish.content != name => Some(publish.content),
-            _ => None,
-        })
+        .map(|offer| offer.content)
+        .filter(|content| *content != name)
         .collect();
     others
         .iter()
@@ -525,10 +523,8 @@ fn a_listing_cannot_vouch_for_bytes_that_were_never_verified() {
         let get = Get {
             request: 0,
             content: large,
-            chunk_log2: ChunkSize::GROUP.code(),
+            options: TransferOptions::default().with_chunk_size(Some(ChunkSize::GROUP)),
             in_order: false,
-            reliability: whimbrel_mobilityfirst::wire::Reliability::Nack,
-            nack_timeout_ms: 0,
             credit: 1,
             resume: Bytes::new(),
         };

@@ -1,0 +1,74 @@
+//! The options of a transfer, the same for `get`, `serve`, `push` and `message` [MFTP §4].
+
+use clap::Args;
+use serde::de::{DeserializeOwned, IntoDeserializer, value};
+use whimbrel_content::ChunkSize;
+use whimbrel_core::units::{ByteSize, Span};
+use whimbrel_mobilityfirst::local::{Delivery, Service, Storage, TransferOptions};
+use whimbrel_mobilityfirst::wire::Reliability;
+
+use crate::exit::{Exit, Failure};
+
+/// The options of a transfer.
+#[derive(Args, Debug, Clone, Default)]
+#[command(next_help_heading = "Transfer")]
+pub(crate) struct TransferArguments {
+    /// Chunks of this size, a power of two from 16 KiB to 4 MiB; by default as large as the path affords, up
+    /// to 1 MiB. A source sends none that are larger than its own
+    #[arg(long, value_name = "SIZE")]
+    chunk_size: Option<ByteSize>,
+    /// "nack": the receiver reports what is missing. "ack": it confirms each chunk, and the source repeats
+    /// what is not confirmed; for short and urgent content. "dont-care": nothing is sent again. By default
+    /// nack; a source's choice goes before a receiver's
+    #[arg(long, value_name = "nack|ack|dont-care", value_parser = word::<Reliability>)]
+    reliability: Option<Reliability>,
+    /// How long a chunk may be missing before it is requested again, as "2 s"; by default the receiving host
+    /// decides
+    #[arg(long, value_name = "DURATION", value_parser = Span::with_unit)]
+    nack_timeout: Option<Span>,
+    /// How long a router may store what it cannot forward, as "2 h"; "never": it drops it; by default as long
+    /// as the router stores
+    #[arg(
+        long,
+        value_name = "default|never|DURATION",
+        default_value = "default",
+        hide_default_value = true
+    )]
+    storage: Storage,
+    /// "unicast": one link at a time; "multihoming": divided among all links; "anycast": to the nearest of
+    /// the hosts that are attached by this name; "default": as the host's policy says
+    #[arg(long, value_name = "default|unicast|multihoming|anycast", value_parser = word::<Service>,
+        default_value = "default", hide_default_value = true)]
+    service: Service,
+}
+
+/// Reads a value in the words of a configuration.
+fn word<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    let text: value::StrDeserializer<'_, value::Error> = text.into_deserializer();
+    T::deserialize(text).map_err(|error| error.to_string())
+}
+
+impl TransferArguments {
+    /// Returns what the user has chosen.
+    pub(crate) fn options(&self) -> Result<TransferOptions, Failure> {
+        let size = self.chunk_size.map(|size| ChunkSize::from_bytes(size.0));
+        let size = size
+            .transpose()
+            .map_err(|error| Failure::new(Exit::Usage, format!("--chunk-size: {error}")))?;
+        let options = TransferOptions {
+            reliability: self.reliability,
+            delivery: Delivery {
+                storage: self.storage,
+                service: self.service,
+            },
+            ..TransferOptions::default()
+        };
+        let timeout = self.nack_timeout.map(|timeout| timeout.0);
+        Ok(options.with_nack_timeout(timeout).with_chunk_size(size))
+    }
+
+    /// Returns true if nothing is sent again.
+    pub(crate) fn is_sent_once(&self) -> bool {
+        self.reliability == Some(Reliability::DontCare)
+    }
+}
