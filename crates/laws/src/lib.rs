@@ -39,6 +39,7 @@ const EVERYTHING: &[&str] = &[
     "keychain",
     "gnrs",
     "gnrs-cluster",
+    "chunk-store",
     "spoken",
     "sim",
     "io",
@@ -76,6 +77,7 @@ pub const LAYERS: &[Layer] = &[
     layer("keychain", &["core", "ndn-packet"], &[]),
     layer("gnrs", &["core"], &["sim"]),
     layer("gnrs-cluster", &["core", "gnrs"], &[]),
+    layer("chunk-store", &["core"], &[]),
     layer("spoken", &["core"], &[]),
     layer(
         "mobilityfirst",
@@ -96,6 +98,7 @@ pub const LAYERS: &[Layer] = &[
             "keychain",
             "gnrs",
             "gnrs-cluster",
+            "chunk-store",
             "content",
             "mobilityfirst",
             "io",
