@@ -7,10 +7,11 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use whimbrel_core::disk::size_on_disk;
 use whimbrel_core::{DiskEntry, DiskKey};
 
 use crate::index::{Index, Row, VERSION};
-use crate::segments::{Place, Segments, blocks};
+use crate::segments::{Place, Segments};
 
 /// Bounds of a folder.
 #[derive(Clone, Copy, Debug)]
@@ -162,7 +163,7 @@ impl Folder {
         let visited = index.visit(|key, row| match row {
             Some(row) if segments.note_entry(&row.place) => {
                 let length = u64::from(row.place.length);
-                bytes += blocks(length);
+                bytes += size_on_disk(length);
                 places.insert(key, row.place);
                 entries.push(DiskEntry {
                     key,
@@ -197,7 +198,7 @@ impl Folder {
 
     /// Returns true if an entry of `length` bytes fits.
     pub fn has_room_for(&self, length: u64) -> bool {
-        self.bytes() + blocks(length) <= self.limits.bytes
+        self.bytes() + size_on_disk(length) <= self.limits.bytes
     }
 
     /// Carries out a batch, all or nothing. It survives the end of the process and a power cut once this
@@ -223,12 +224,12 @@ impl Folder {
         // Blocks go back only after the index no longer names them.
         for key in forgotten {
             if let Some(place) = self.places.remove(&key) {
-                self.bytes -= blocks(place.length.into());
+                self.bytes -= size_on_disk(place.length.into());
                 self.segments.forget(&place);
             }
         }
         for (key, row) in added {
-            self.bytes += blocks(row.place.length.into());
+            self.bytes += size_on_disk(row.place.length.into());
             self.places.insert(key, row.place);
         }
         Ok(())
@@ -256,9 +257,4 @@ impl Folder {
     pub fn bytes(&self) -> u64 {
         self.bytes + self.segments.unreturned()
     }
-}
-
-/// Returns the bytes that an entry of `length` takes of a folder's bound.
-pub fn size_of_entry(length: u64) -> u64 {
-    blocks(length)
 }

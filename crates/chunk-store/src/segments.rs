@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use rustix::fs::{FallocateFlags, fallocate};
+use whimbrel_core::disk::size_on_disk;
 
-/// What a file system gives back at a time, in bytes. Each entry has blocks of its own.
-pub(crate) const BLOCK: u64 = 4096;
 /// The smallest size at which a segment is full.
 const SEGMENT: u64 = 64 << 20;
 /// Segments that a full folder has, which are open files.
@@ -24,11 +23,6 @@ pub(crate) struct Place {
     pub(crate) length: u32,
     /// CRC-64/NVMe of the bytes.
     pub(crate) checksum: u64,
-}
-
-/// Size of the blocks of an entry of `length` bytes.
-pub(crate) fn blocks(length: u64) -> u64 {
-    length.max(1).next_multiple_of(BLOCK)
 }
 
 #[derive(Debug)]
@@ -115,7 +109,7 @@ impl Segments {
     pub(crate) fn reclaim(&mut self, places: impl Iterator<Item = Place>) -> io::Result<()> {
         let mut needed: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
         for place in places {
-            let end = place.offset + blocks(place.length.into());
+            let end = place.offset + size_on_disk(place.length.into());
             let of_segment = needed.entry(place.segment).or_default();
             of_segment.push((place.offset, end));
         }
@@ -158,7 +152,7 @@ impl Segments {
             at += piece.len() as u64;
         }
         let length = at - offset;
-        segment.end = offset + blocks(length);
+        segment.end = offset + size_on_disk(length);
         segment.entries += 1;
         if self.unsynced.last() != Some(&number) {
             self.unsynced.push(number);
@@ -243,7 +237,7 @@ impl Segments {
             let _ = fs::remove_file(path_of(&self.folder, place.segment));
             return;
         }
-        segment.give_back(place.offset, blocks(place.length.into()));
+        segment.give_back(place.offset, size_on_disk(place.length.into()));
     }
 
     /// Returns the bytes of forgotten entries that still take space.

@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use whimbrel_core::disk::MAX_LABEL;
+use whimbrel_core::disk::{MAX_LABEL, size_on_disk};
 use whimbrel_core::{Disk, DiskAction, DiskEntry, DiskEvent, DiskKey, DiskStatus};
 
-use crate::folder::{Batch, Folder, FolderLimits, OpenError, ReadFault, Write, size_of_entry};
+use crate::folder::{Batch, Folder, FolderLimits, OpenError, ReadFault, Write};
 
 /// Bytes of the entries that one transaction writes.
 const BATCH_BYTES: u64 = 16 << 20;
@@ -31,6 +31,7 @@ const LAST_PAUSE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct DiskFolder {
     found: Vec<DiskEntry>,
+    limit: u64,
     actions: Option<Sender<DiskAction>>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -41,10 +42,7 @@ pub struct DiskFolder {
 struct Shared {
     events: Mutex<VecDeque<DiskEvent>>,
     status: Mutex<DiskStatus>,
-    /// Bytes that were submitted and are not decided yet.
-    queued: AtomicU64,
-    /// Bytes in the folder.
-    bytes: AtomicU64,
+    works: AtomicBool,
 }
 
 impl DiskFolder {
@@ -60,6 +58,7 @@ impl DiskFolder {
             tracing::warn!(%folder, damaged, "stored chunks were damaged and are gone");
         }
         let shared = Arc::new(Shared::default());
+        shared.works.store(true, Ordering::Relaxed);
         *lock(&shared.status) = DiskStatus {
             place: path.display().to_string(),
             limit: limits.bytes,
@@ -88,6 +87,7 @@ impl DiskFolder {
             })?;
         Ok(DiskFolder {
             found: opened.entries,
+            limit: limits.bytes,
             actions: Some(actions),
             shared,
             thread: Some(thread),
@@ -101,11 +101,6 @@ impl Disk for DiskFolder {
     }
 
     fn submit(&mut self, action: DiskAction) {
-        if let DiskAction::Write { body, .. } = &action {
-            let length = body.iter().map(|piece| piece.len() as u64).sum();
-            let size = size_of_entry(length);
-            self.shared.queued.fetch_add(size, Ordering::Relaxed);
-        }
         if let Some(actions) = &self.actions {
             // The thread ends after this only.
             let _ = actions.send(action);
@@ -116,17 +111,16 @@ impl Disk for DiskFolder {
         lock(&self.shared.events).pop_front()
     }
 
-    fn has_room_for(&self, length: u64) -> bool {
-        let status = lock(&self.shared.status);
-        let used =
-            self.shared.queued.load(Ordering::Relaxed) + self.shared.bytes.load(Ordering::Relaxed);
-        status.fault.is_none() && used + size_of_entry(length) <= status.limit
+    fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    fn works(&self) -> bool {
+        self.shared.works.load(Ordering::Relaxed)
     }
 
     fn status(&self) -> DiskStatus {
-        let mut status = lock(&self.shared.status).clone();
-        status.bytes = self.shared.bytes.load(Ordering::Relaxed);
-        status
+        lock(&self.shared.status).clone()
     }
 }
 
@@ -218,9 +212,8 @@ impl Worker {
                 length
             }
             DiskAction::Forget(key) => {
-                match writes.remove(&key) {
-                    Some(write) => self.note_decided(&write),
-                    None => drop(self.forgets.insert(key)),
+                if writes.remove(&key).is_none() {
+                    self.forgets.insert(key);
                 }
                 0
             }
@@ -261,21 +254,33 @@ impl Worker {
         let mut refused = Vec::new();
         let mut accepted = Vec::new();
         let mut size = 0;
+        let all: u64 = writes.values().map(|it| size_on_disk(it.length())).sum();
+        let is_tight = |folder: &Folder| !folder.has_room_for(all);
+        if !self.forgets.is_empty() && self.folder.as_ref().is_some_and(is_tight) {
+            self.write_batch(Vec::new(), &mut refused);
+        }
         for (key, write) in writes {
-            self.note_decided(&write);
             let fits = self.folder.as_ref().is_some_and(|folder| {
                 write.label.len() <= MAX_LABEL && folder.has_room_for(size + write.length())
             });
             if fits {
-                size += size_of_entry(write.length());
+                size += size_on_disk(write.length());
                 accepted.push(write);
             } else {
                 refused.push(key);
             }
         }
-        let keys: Vec<DiskKey> = accepted.iter().map(|write| write.key).collect();
+        self.write_batch(accepted, &mut refused);
+        lock(&self.shared.status).refused += refused.len() as u64;
+        self.tell(refused.into_iter().map(DiskEvent::Refused));
+        self.note_size();
+    }
+
+    /// Writes these and removes what is to be forgotten, in one transaction.
+    fn write_batch(&mut self, writes: Vec<Write>, refused: &mut Vec<DiskKey>) {
+        let keys: Vec<DiskKey> = writes.iter().map(|write| write.key).collect();
         let batch = Batch {
-            writes: accepted,
+            writes,
             forgets: self.forgets.iter().copied().collect(),
         };
         let outcome = self.folder.as_mut().map(|folder| folder.apply(batch));
@@ -291,9 +296,6 @@ impl Worker {
             }
             None => refused.extend(keys),
         }
-        lock(&self.shared.status).refused += refused.len() as u64;
-        self.tell(refused.into_iter().map(DiskEvent::Refused));
-        self.note_size();
     }
 
     /// The folder has failed: it is opened again later.
@@ -313,6 +315,7 @@ impl Worker {
             tracing::error!(%folder, %fault, "the storage fails; chunks are stored in memory only");
         }
         status.fault = Some(fault.to_string());
+        self.shared.works.store(false, Ordering::Relaxed);
     }
 
     /// Opens a folder that has failed, when it is time. What was refused meanwhile is not to be there.
@@ -332,6 +335,7 @@ impl Worker {
                 let mut status = lock(&self.shared.status);
                 status.damaged += opened.damaged;
                 status.fault = None;
+                self.shared.works.store(true, Ordering::Relaxed);
                 tracing::warn!(folder = %self.path.display(), "the storage works again");
             }
             Err(fault) => {
@@ -341,15 +345,11 @@ impl Worker {
         }
     }
 
-    fn note_decided(&self, write: &Write) {
-        let size = size_of_entry(write.length());
-        self.shared.queued.fetch_sub(size, Ordering::Relaxed);
-    }
-
     fn note_size(&self) {
         if let Some(folder) = &self.folder {
-            self.shared.bytes.store(folder.bytes(), Ordering::Relaxed);
-            lock(&self.shared.status).entries = folder.count();
+            let mut status = lock(&self.shared.status);
+            status.bytes = folder.bytes();
+            status.entries = folder.count();
         }
     }
 

@@ -8,9 +8,10 @@ use std::path::Path;
 use bytes::Bytes;
 use proptest::prelude::*;
 use tempfile::TempDir;
-use whimbrel_chunk_store::folder::{Opened, size_of_entry};
+use whimbrel_chunk_store::folder::Opened;
 use whimbrel_chunk_store::{Batch, Folder, FolderLimits, OpenError, ReadFault, Write};
 use whimbrel_core::DiskKey;
+use whimbrel_core::disk::size_on_disk;
 
 const LIMITS: FolderLimits = FolderLimits { bytes: 8 << 20 };
 
@@ -137,7 +138,7 @@ proptest! {
             let opened = open(&path);
             prop_assert_eq!(opened.damaged, 0);
             holds(&opened, &model);
-            let sizes = model.values().map(|length| size_of_entry(*length as u64));
+            let sizes = model.values().map(|length| size_on_disk(*length as u64));
             prop_assert_eq!(opened.folder.bytes(), sizes.sum::<u64>());
             folder = opened.folder;
         }
@@ -154,7 +155,7 @@ fn forgotten_entries_give_their_space_back() {
         .apply(writes((0..16).map(|key| (key, 100_000))))
         .expect("a batch");
     folder.apply(forgets(1..16)).expect("a batch");
-    assert_eq!(folder.bytes(), size_of_entry(100_000));
+    assert_eq!(folder.bytes(), size_on_disk(100_000));
     let used = |path: &Path| -> u64 {
         let files = segments(path);
         let sizes = files.iter().map(|it| fs::metadata(it).expect("a file"));
@@ -191,11 +192,11 @@ fn a_damaged_entry_is_reported_and_the_others_are_intact() {
     drop(opened);
     let segment = &segments(&path)[0];
     let file = fs::OpenOptions::new().write(true).open(segment);
-    let offset = size_of_entry(9_000) + 17;
+    let offset = size_on_disk(9_000) + 17;
     let file = file.expect("a segment");
     file.write_all_at(b"x", offset).expect("damage");
     // A file that has lost its end is seen at the start.
-    file.set_len(2 * size_of_entry(9_000) + 5)
+    file.set_len(2 * size_on_disk(9_000) + 5)
         .expect("a shorter file");
     let opened = open(&path);
     assert_eq!((opened.entries.len(), opened.damaged), (2, 1));

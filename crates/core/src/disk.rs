@@ -25,6 +25,14 @@ pub struct DiskEntry {
 
 /// Size limit of a label, in bytes.
 pub const MAX_LABEL: usize = 8192;
+/// Unit in which a disk gives room, in bytes.
+pub const BLOCK: u64 = 4096;
+
+/// Returns the bytes that an entry of `length` takes of a disk's bound: whole blocks.
+pub const fn size_on_disk(length: u64) -> u64 {
+    let length = if length == 0 { 1 } else { length };
+    length.saturating_add(BLOCK - 1) / BLOCK * BLOCK
+}
 
 /// Work for a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +78,7 @@ pub struct DiskStatus {
     pub place: String,
     /// Entries on it.
     pub entries: u64,
-    /// Bytes that they take, in whole blocks.
+    /// Bytes that they take ([`size_on_disk`]).
     pub bytes: u64,
     /// Bound of these bytes.
     pub limit: u64,
@@ -99,9 +107,12 @@ pub trait Disk: Send {
     /// Returns the next outcome.
     fn poll(&mut self) -> Option<DiskEvent>;
 
-    /// Returns true if an entry of `length` bytes fits, with what was submitted so far.
-    fn has_room_for(&self, length: u64) -> bool;
+    /// Returns the bound of its bytes.
+    fn limit(&self) -> u64;
 
-    /// Returns its state.
+    /// Returns false from a fault until it works again: it refuses what it is to write.
+    fn works(&self) -> bool;
+
+    /// Returns its state, for reports.
     fn status(&self) -> DiskStatus;
 }
