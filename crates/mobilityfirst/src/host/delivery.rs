@@ -4,6 +4,7 @@
 use core::time::Duration;
 
 use whimbrel_core::{Guid, Time};
+use whimbrel_link::Room;
 
 use super::effects::Effects;
 use super::inbox::HOLD_AGAIN;
@@ -11,7 +12,6 @@ use super::upload::{Pushed, Ready};
 use super::{App, Host, Timer, Way};
 use crate::chunk::{Chunk, Flow};
 use crate::local::{AcceptOffer, OfferId, OfferVerdict, SendContent};
-use crate::room::Room;
 use crate::wire::{
     ChunkRanges, Control, Credit, Data, DropReason, NetworkHeader, Notice, OfferTerms, Reliability,
     Request, ServiceId, Transport, UpperProtocol,

@@ -33,7 +33,7 @@ use whimbrel_core::{
     Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, SeededRng,
     Time, TimerQueue, Transmit, WallClock,
 };
-use whimbrel_link::Pacing;
+use whimbrel_link::{Pacing, Room};
 
 use crate::chunk::{Chunk, Message};
 use crate::links::callers::CallersStatus;
@@ -53,7 +53,6 @@ use interfaces::Interfaces;
 use messages::Messages;
 use ping::Pings;
 use programs::Programs;
-use shares::Load;
 pub use status::{DownloadStatus, HostCounters, HostStatus, InboxStatus, PushStatus};
 use uplinks::Uplinks;
 use upload::Uploads;
@@ -350,7 +349,7 @@ impl Host {
                 Action::Announce(content) => self.registration.announce(content),
                 Action::Withdraw(contents) => self.registration.withdraw_announcements(contents),
                 Action::Tell(app, event) => {
-                    if !self.programs.tell(app, event, Load::default()) {
+                    if !self.programs.tell(app, event, Room::default()) {
                         self.effects.drop("local-report");
                     }
                 }

@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 use whimbrel_core::{PortId, Time};
+use whimbrel_link::Room;
 
 use super::upload::Presence;
 use super::{Host, Way};
 use crate::chunk::{Chunk, Flow};
 use crate::chunk_size::Path;
 use crate::links::AskedBy;
-use crate::room::Room;
 use crate::wire::{
     Control, Data, Echo, NetworkHeader, Notice, Request, ServiceId, Transport, UpperProtocol,
 };

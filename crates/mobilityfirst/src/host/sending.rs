@@ -1,14 +1,13 @@
 //! Chunks and messages that leave a host.
 
 use whimbrel_core::{Guid, PortId};
+use whimbrel_link::Room;
 
 use super::{Host, Way, small};
-use crate::charge::Charge;
 use crate::chunk::Chunk;
 use crate::links::ChunkToSend;
 use crate::next_hops::Spread;
 use crate::outbox::flow_of;
-use crate::room::Room;
 use crate::wire::{Control, NetworkHeader, ServiceId, Transport, UpperProtocol};
 
 impl Host {
@@ -49,7 +48,6 @@ impl Host {
             let outgoing = ChunkToSend {
                 chunk,
                 room: Room::default(),
-                charge: Charge::default(),
                 from: None,
                 origin: None,
                 order: None,
@@ -63,7 +61,6 @@ impl Host {
             let outgoing = ChunkToSend {
                 chunk: chunk.clone(),
                 room: Room::default(),
-                charge: Charge::default(),
                 from: None,
                 origin: None,
                 order: None,
@@ -106,7 +103,6 @@ impl Host {
         let outgoing = ChunkToSend {
             chunk: small(header, head),
             room: Room::default(),
-            charge: Charge::default(),
             from: None,
             origin: None,
             order: None,

@@ -3,17 +3,16 @@
 use bytes::Bytes;
 use whimbrel_core::{Guid, PortId, Source, Time};
 use whimbrel_gnrs::{Answer, Failure, Lookup, Record};
+use whimbrel_link::Room;
 
 use super::attach::outcome;
 use super::effects::Action;
 use super::transit::{Passing, Verdict};
 use super::{Router, Timer};
-use crate::charge::Charge;
 use crate::chunk::{Chunk, Message};
 use crate::chunk_size::Path;
 use crate::links::{AskedBy, ChunkToSend, Grant, RENEWAL};
 use crate::next_hops::{NextHops, Spread};
-use crate::room::Room;
 use crate::wire::{
     Control, ControlCode, DropReason, Echo, NetworkHeader, ServiceId, Transport, UpperProtocol,
 };
@@ -36,7 +35,6 @@ impl Router {
         let outgoing = ChunkToSend {
             chunk,
             room,
-            charge: Charge::default(),
             from: Some(from),
             origin: Some(from),
             order: None,

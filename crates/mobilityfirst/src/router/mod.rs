@@ -347,7 +347,7 @@ impl Router {
                 .proxy
                 .store_what_waits_for(now, port, &mut self.links, &mut self.effects),
             LinkEvent::Responsive(port) => {
-                self.proxy.resume_lingering(port, &mut self.links);
+                self.proxy.resume_lingering(port);
                 self.retry_waiting(now);
             }
             LinkEvent::Stranded(chunks) => {

@@ -159,7 +159,7 @@ impl Router {
         RouterMemory {
             buffered_bytes: self.links.neighbours.buffered_bytes(),
             stored_bytes: self.proxy.store().bytes(),
-            released_bytes: self.proxy.released_bytes(),
+            released_bytes: self.proxy.store().leaving_bytes(),
             said_bytes: self.said.bytes(),
         }
     }

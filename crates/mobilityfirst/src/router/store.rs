@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hashlink::LinkedHashMap;
 use whimbrel_core::{Guid, KeyedMap, KeyedState, PortId, SeededRng, Time, TimerQueue, keyed_map};
+use whimbrel_link::{Pool, Room};
 
 use crate::chunk::{Chunk, Flow};
 
@@ -49,6 +50,7 @@ pub enum Stored {
 #[derive(Debug)]
 struct Entry {
     chunk: Chunk,
+    room: Room,
     owner: Owner,
     part: Option<Part>,
     // Of a part of a content.
@@ -82,6 +84,8 @@ struct Owned {
 #[derive(Debug)]
 pub struct ProxyStore {
     limits: StoreLimits,
+    // The room of stored chunks, and of those that have left the storage until their next hops have them.
+    pool: Pool,
     bytes: u64,
     next_id: u64,
     entries: KeyedMap<StoreId, Entry>,
@@ -118,6 +122,7 @@ impl ProxyStore {
         let hasher = KeyedState::new(rng);
         ProxyStore {
             limits,
+            pool: Pool::default(),
             bytes: 0,
             next_id: 0,
             entries: keyed_map(rng),
@@ -133,18 +138,11 @@ impl ProxyStore {
         }
     }
 
-    /// Stores a chunk that came in on the port `owner`. `elsewhere` bytes of the total are used
-    /// outside.
-    pub fn store(
-        &mut self,
-        now: Time,
-        owner: Option<PortId>,
-        chunk: Chunk,
-        elsewhere: u64,
-    ) -> Stored {
+    /// Stores a chunk that came in on the port `owner`.
+    pub fn store(&mut self, now: Time, owner: Option<PortId>, chunk: Chunk) -> Stored {
         let flow = chunk.flow();
         let size = charge_of(&chunk);
-        let total = self.limits.total.saturating_sub(elsewhere);
+        let total = self.limits.total.saturating_sub(self.leaving_bytes());
         let data = chunk.data();
         let part = data.as_ref().map(|data| (data.content, data.index));
         let chunk_log2 = data.map_or(0, |data| data.chunk_log2);
@@ -166,6 +164,7 @@ impl ProxyStore {
         self.next_id += 1;
         let entry = Entry {
             chunk,
+            room: self.pool.hold(size),
             owner,
             part,
             chunk_log2,
@@ -180,8 +179,8 @@ impl ProxyStore {
             chunk,
             owner,
             part,
-            chunk_log2: _,
             stored_at: now,
+            ..
         } = &entry;
         let (flow, size) = (chunk.flow(), charge_of(chunk));
         let hasher = self.hasher;
@@ -257,14 +256,24 @@ impl ProxyStore {
         Some((id, self.remove(id)?))
     }
 
-    /// Removes a chunk; its flow counts as used now.
-    pub fn take(&mut self, id: StoreId) -> Option<Chunk> {
-        let chunk = self.remove(id)?;
-        self.flows.to_back(&chunk.flow());
-        Some(chunk)
+    /// Removes a chunk; its flow counts as used now. The chunk counts as leaving until its room is dropped.
+    pub fn take(&mut self, id: StoreId) -> Option<(Chunk, Room)> {
+        let entry = self.remove_entry(id)?;
+        self.flows.to_back(&entry.chunk.flow());
+        Some((entry.chunk, entry.room))
+    }
+
+    /// Returns the room of a stored chunk, for a hop that carries a copy.
+    pub fn room_of(&self, id: StoreId) -> Room {
+        let entry = self.entries.get(&id);
+        entry.map_or(Room::default(), |entry| entry.room.clone())
     }
 
     fn remove(&mut self, id: StoreId) -> Option<Chunk> {
+        self.remove_entry(id).map(|entry| entry.chunk)
+    }
+
+    fn remove_entry(&mut self, id: StoreId) -> Option<Entry> {
         let entry = self.entries.remove(&id)?;
         let (flow, size) = (entry.chunk.flow(), charge_of(&entry.chunk));
         self.bytes -= size;
@@ -306,7 +315,7 @@ impl ProxyStore {
                 self.by_destination.remove(&flow.destination);
             }
         }
-        Some(entry.chunk)
+        Some(entry)
     }
 
     /// Removes one chunk whose storage time is over.
@@ -395,6 +404,12 @@ impl ProxyStore {
         self.bytes
     }
 
+    /// Returns the bytes of chunks that have left the storage and that no next hop has yet. They count in
+    /// the total.
+    pub fn leaving_bytes(&self) -> u64 {
+        self.pool.bytes().saturating_sub(self.bytes)
+    }
+
     /// Returns the number of stored chunks.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -451,6 +466,10 @@ mod tests {
         ProxyStore::new(limits, &mut SeededRng::new(1))
     }
 
+    fn store_size() -> u64 {
+        charge_of(&part(1, 9, 0, 1000))
+    }
+
     fn held(stored: Stored) -> StoreId {
         match stored {
             Stored::Held(id, evicted) if evicted.is_empty() => id,
@@ -461,11 +480,11 @@ mod tests {
     #[test]
     fn a_flow_holds_no_more_than_s_and_other_flows_are_left_alone() {
         let mut store = store(20_000, 8_000);
-        let other = held(store.store(Time::ZERO, None, part(1, 2, 0, 1000), 0));
-        held(store.store(Time::ZERO, None, part(3, 4, 0, 1000), 0));
-        held(store.store(Time::ZERO, None, part(3, 4, 1, 1000), 0));
+        let other = held(store.store(Time::ZERO, None, part(1, 2, 0, 1000)));
+        held(store.store(Time::ZERO, None, part(3, 4, 0, 1000)));
+        held(store.store(Time::ZERO, None, part(3, 4, 1, 1000)));
         assert!(matches!(
-            store.store(Time::ZERO, None, part(3, 4, 2, 1000), 0),
+            store.store(Time::ZERO, None, part(3, 4, 2, 1000)),
             Stored::FlowFull(_)
         ));
         assert!(store.get(other).is_some());
@@ -474,10 +493,10 @@ mod tests {
     #[test]
     fn a_chunk_for_the_least_recently_used_flow_is_evicted_to_make_room() {
         let mut store = store(10_350, 10_350);
-        let first = held(store.store(Time::ZERO, None, part(1, 9, 0, 1000), 0));
-        let second = held(store.store(Time::ZERO, None, part(2, 9, 0, 1000), 0));
-        held(store.store(Time::ZERO, None, part(1, 9, 1, 1000), 0));
-        match store.store(Time::ZERO, None, part(3, 9, 0, 1000), 0) {
+        let first = held(store.store(Time::ZERO, None, part(1, 9, 0, 1000)));
+        let second = held(store.store(Time::ZERO, None, part(2, 9, 0, 1000)));
+        held(store.store(Time::ZERO, None, part(1, 9, 1, 1000)));
+        match store.store(Time::ZERO, None, part(3, 9, 0, 1000)) {
             Stored::Held(_, evicted) => assert_eq!(evicted[0].1.header.source, Guid([2; 32])),
             other => panic!("{other:?}"),
         }
@@ -491,10 +510,10 @@ mod tests {
         let mut store = store(32_500, 32_500);
         let (honest, flood) = (Some(PortId(1)), Some(PortId(2)));
         let kept: Vec<StoreId> = (0..3)
-            .map(|index| held(store.store(Time::ZERO, honest, part(1, 9, index, 1000), 0)))
+            .map(|index| held(store.store(Time::ZERO, honest, part(1, 9, index, 1000))))
             .collect();
         for number in 0..100 {
-            let stored = store.store(Time::ZERO, flood, part(2, number, 0, 1000), 0);
+            let stored = store.store(Time::ZERO, flood, part(2, number, 0, 1000));
             let Stored::Held(_, evicted) = stored else {
                 panic!("{stored:?}");
             };
@@ -506,14 +525,14 @@ mod tests {
         }
         assert!(kept.iter().all(|id| store.get(*id).is_some()));
         // There is room for a third one, at the cost of the flood.
-        let third = store.store(Time::ZERO, Some(PortId(3)), part(3, 9, 0, 1000), 0);
+        let third = store.store(Time::ZERO, Some(PortId(3)), part(3, 9, 0, 1000));
         let Stored::Held(_, evicted) = third else {
             panic!("{third:?}");
         };
         assert_eq!(evicted[0].1.header.source, Guid([2; 32]));
         // The honest one grows until both have the same.
         for index in 3..20 {
-            store.store(Time::ZERO, honest, part(1, 9, index, 1000), 0);
+            store.store(Time::ZERO, honest, part(1, 9, index, 1000));
         }
         assert_eq!(
             (
@@ -527,9 +546,9 @@ mod tests {
     #[test]
     fn the_same_chunk_is_stored_once() {
         let mut store = store(10_000, 10_000);
-        held(store.store(Time::ZERO, None, part(1, 2, 5, 100), 0));
+        held(store.store(Time::ZERO, None, part(1, 2, 5, 100)));
         assert_eq!(
-            store.store(Time::ZERO, None, part(1, 2, 5, 100), 0),
+            store.store(Time::ZERO, None, part(1, 2, 5, 100)),
             Stored::Duplicate
         );
         assert!(
@@ -547,17 +566,27 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_up_elsewhere_counts_to_the_total() {
-        let mut store = store(10_000, 10_000);
-        let first = held(store.store(Time::ZERO, None, part(1, 9, 0, 1000), 5_000));
-        match store.store(Time::ZERO, None, part(2, 9, 0, 1000), 6_000) {
+    fn what_is_leaving_counts_in_the_total() {
+        let mut store = store(12_000, 12_000);
+        let leaving: Vec<_> = (0..2)
+            .map(|index| held(store.store(Time::ZERO, None, part(1, 9, index, 1000))))
+            .collect();
+        let leaving: Vec<_> = leaving.into_iter().map(|id| store.take(id)).collect();
+        assert_eq!(
+            (store.bytes(), store.leaving_bytes()),
+            (0, 2 * store_size())
+        );
+        let first = held(store.store(Time::ZERO, None, part(2, 9, 0, 1000)));
+        match store.store(Time::ZERO, None, part(3, 9, 0, 1000)) {
             Stored::Held(_, evicted) => assert_eq!(evicted[0].0, first),
             other => panic!("{other:?}"),
         }
         assert!(matches!(
-            store.store(Time::ZERO, None, part(3, 9, 0, 1000), 9_000),
+            store.store(Time::ZERO, None, part(4, 9, 0, 5000)),
             Stored::FlowFull(_)
         ));
+        drop(leaving);
+        assert_eq!(store.leaving_bytes(), 0);
     }
 
     #[test]
@@ -565,8 +594,8 @@ mod tests {
         let mut store = store(10_000, 10_000);
         let mut short = part(1, 2, 0, 100);
         short.header.extensions.lifetime_ms = Some(1000);
-        held(store.store(Time::ZERO, None, short, 0));
-        held(store.store(Time::ZERO, None, part(1, 2, 1, 100), 0));
+        held(store.store(Time::ZERO, None, short));
+        held(store.store(Time::ZERO, None, part(1, 2, 1, 100)));
         assert!(store.take_expired(Time::from_millis(999)).is_none());
         assert!(store.take_expired(Time::from_millis(1000)).is_some());
         assert_eq!(store.next_expiry(), Some(Time::from_secs(60)));
@@ -587,7 +616,7 @@ mod tests {
                 let bytes = |list: &[Chunk]| list.iter().map(charge_of).sum::<u64>();
                 let at = model.iter().position(|(known, _)| *known == flow);
                 if step < 2 {
-                    let stored = store.store(Time::ZERO, None, chunk.clone(), 0);
+                    let stored = store.store(Time::ZERO, None, chunk.clone());
                     let of_flow = at.map_or(&[][..], |at| &model[at].1);
                     if of_flow.iter().any(|old| old.data().map(|d| d.index) == Some(index)) {
                         prop_assert_eq!(stored, Stored::Duplicate);
@@ -610,7 +639,7 @@ mod tests {
                     model.push((flow, of_flow));
                 } else {
                     let id = store.find(flow, Guid([9; 32]), index);
-                    let taken = id.and_then(|id| store.take(id));
+                    let taken = id.and_then(|id| store.take(id)).map(|(chunk, _)| chunk);
                     let expected = at.and_then(|at| {
                         let (_, list) = &mut model[at];
                         let found = list.iter().position(|old| old.data().map(|d| d.index) == Some(index))?;

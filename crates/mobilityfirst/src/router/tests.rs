@@ -10,7 +10,7 @@ use whimbrel_core::{
     SeededRng, Time, Transmit, WallClock,
 };
 use whimbrel_gnrs::{Address, KeyPair, Record, Statement};
-use whimbrel_link::{Hop, HopConfig, HopEvent, PacketBudget};
+use whimbrel_link::{Buffer, Hop, HopConfig, HopEvent};
 use whimbrel_sim::link::LinkSpec;
 use whimbrel_sim::{AnyMachine, DuplexLink, testbed};
 
@@ -37,15 +37,15 @@ const STEP: Duration = Duration::from_millis(1);
 pub(super) struct Neighbour {
     hop: Hop,
     port: Option<PortId>,
-    budget: PacketBudget,
+    buffer: Buffer,
     pub(super) received: Vec<Chunk>,
 }
 
 impl Neighbour {
     fn note(&mut self) {
         while let Some(event) = self.hop.poll_event() {
-            if let HopEvent::Received { chunk, packets } = event {
-                self.budget.release(packets);
+            if let HopEvent::Received { chunk, room } = event {
+                drop(room);
                 let chunk = Chunk::decode(&chunk).expect("a chunk");
                 self.received.push(chunk);
             }
@@ -68,13 +68,13 @@ impl Machine for Neighbour {
 
     fn handle_frames(&mut self, now: Time, _: PortId, frames: &[&[u8]]) {
         for frame in frames {
-            self.hop.handle_frame(now, frame, &mut self.budget);
+            self.hop.handle_frame(now, frame, &mut self.buffer);
         }
         self.note();
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        self.hop.handle_timeout(now, &mut self.budget);
+        self.hop.handle_timeout(now, &mut self.buffer);
         self.note();
     }
 
@@ -184,7 +184,7 @@ impl Net {
             let neighbour = Neighbour {
                 hop: Hop::new(hop, rng, bed.now()),
                 port: None,
-                budget: PacketBudget::new(4096),
+                buffer: Buffer::new(4096),
                 received: Vec::new(),
             };
             let neighbour = AnyMachine::new(neighbour, |never| match never {});

@@ -6,17 +6,16 @@ use core::ops::Bound;
 use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_core::{Guid, PortId, SeededRng, Time};
+use whimbrel_link::Room;
 
 use super::effects::{Action, Effects};
 use super::notices::{Notices, notice_key, request_key};
 use super::pauses::Pauses;
 use super::store::{ENTRY_BYTES, ProxyStore, StoreId, StoreLimits, Stored};
 use super::{ProxyPolicy, Timer};
-use crate::charge::{Charge, Pool};
 use crate::chunk::{Chunk, Flow};
 use crate::links::{Carried, ChunkToSend, Grant, Links};
 use crate::next_hops::{Branch, Divisions, NextHops, Spread};
-use crate::room::Room;
 use crate::wire::{DropReason, NetworkHeader, Notice, Request, ServiceId};
 
 /// Maximum of flows to absent destinations that neighbours are known to have been told of; beyond it they
@@ -28,9 +27,6 @@ pub(super) struct Proxy {
     policy: ProxyPolicy,
     pauses: Pauses,
     store: ProxyStore,
-    // Stored chunks that are being forwarded: they count in the storage until the next hop has
-    // them.
-    released: Pool,
     // Open destinations, which have a responsive next hop: their stored chunks are sent as their
     // hops have room.
     open: BTreeMap<Guid, NextHops>,
@@ -57,7 +53,6 @@ impl Proxy {
             policy,
             pauses: Pauses::new(policy.storage_timer, SeededRng::new(rng.next_word())),
             store: ProxyStore::new(limits, rng),
-            released: Pool::default(),
             open: BTreeMap::new(),
             by_port: BTreeSet::new(),
             opened: BTreeSet::new(),
@@ -72,11 +67,6 @@ impl Proxy {
 
     pub(super) fn store(&self) -> &ProxyStore {
         &self.store
-    }
-
-    /// Returns the bytes of stored chunks that are being forwarded.
-    pub(super) fn released_bytes(&self) -> u64 {
-        self.released.amount()
     }
 
     /// Destinations of stored chunks.
@@ -124,7 +114,7 @@ impl Proxy {
             Some(_) => None,
             None => request_key(&chunk, None),
         };
-        match self.store.store(now, origin, chunk, self.released.amount()) {
+        match self.store.store(now, origin, chunk) {
             Stored::Held(id, evicted) => {
                 effects.counters.chunks_stored += 1;
                 for (id, chunk) in evicted {
@@ -265,7 +255,7 @@ impl Proxy {
 
     /// Returns true if so many bytes fit into the storage, and nothing is evicted for them.
     fn has_room_for(&self, size: u64) -> bool {
-        self.store.bytes() + self.released.amount() + size <= self.store.limits().total
+        self.store.bytes() + self.store.leaving_bytes() + size <= self.store.limits().total
     }
 
     /// A flow that comes in on `from` is stored: what is granted there, until nothing of it is stored, or, of
@@ -351,20 +341,19 @@ impl Proxy {
     }
 
     /// Removes a chunk from the storage; its flow has room again.
-    fn take(&mut self, id: StoreId) -> Option<Chunk> {
-        let chunk = self.store.take(id)?;
+    fn take(&mut self, id: StoreId) -> Option<(Chunk, Room)> {
+        let (chunk, room) = self.store.take(id)?;
         self.note_room(&chunk.flow());
-        Some(chunk)
+        Some((chunk, room))
     }
 
     /// Removes a chunk that is forwarded: it counts in the storage until the next hop has it.
     fn take_to_send(&mut self, id: StoreId) -> Option<ChunkToSend> {
         let origin = self.store.owner(id);
-        let chunk = self.take(id)?;
+        let (chunk, room) = self.take(id)?;
         Some(ChunkToSend {
-            charge: self.released.charge(chunk.size() as u64 + ENTRY_BYTES),
             chunk,
-            room: Room::default(),
+            room,
             from: None,
             origin,
             order: None,
@@ -377,21 +366,13 @@ impl Proxy {
         }
     }
 
-    /// A hop continues with a chunk of which a copy was stored while its neighbour was
-    /// unresponsive.
-    fn go_on_with(&mut self, id: StoreId, carried: Carried, links: &mut Links) {
-        if let Some(outgoing) = self.take_to_send(id) {
-            links.neighbours.recount(carried, outgoing.charge);
-        }
-    }
-
     /// A neighbour responds again: its hop continues with the chunks that it carries, so the stored
     /// copies are not needed.
-    pub(super) fn resume_lingering(&mut self, port: PortId, links: &mut Links) {
+    pub(super) fn resume_lingering(&mut self, port: PortId) {
         for carried in self.lingering_on(port) {
             if let Some(id) = self.lingering.remove(&carried) {
                 self.lingering_ids.remove(&id);
-                self.go_on_with(id, carried, links);
+                self.take(id);
             }
         }
     }
@@ -449,7 +430,7 @@ impl Proxy {
             {
                 self.lingering.insert(carried, id);
                 self.lingering_ids.insert(id, carried);
-                links.neighbours.recount(carried, Charge::default());
+                links.neighbours.recount(carried, self.store.room_of(id));
             }
         }
         for outgoing in links.take_waiting(port) {

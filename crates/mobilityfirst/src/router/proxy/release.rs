@@ -121,7 +121,9 @@ impl Proxy {
             if let [branch] = branches
                 && branch.port == carried.port
             {
-                return self.go_on_with(id, carried, links);
+                // The hop continues with the copy that it carries, which holds the same room.
+                self.take(id);
+                return;
             }
             links.withdraw(now, carried);
         }
