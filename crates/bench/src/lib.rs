@@ -9,6 +9,7 @@
 //! | `fairness` | `fairness` | shares of one bottleneck, beside TCP and beside itself |
 //! | `simulator` | `simulator` | packet events per second on one core with a million |
 //! | `memory` | `memory` | a router's resident memory under a flood with its formula's bound |
+//! | `storage` | `storage` | chunks that a router's disk takes with `dd` and a sync for each batch |
 //! | [`grid`] | `grid`, a command of its own | laws of congestion control over links with troubles, the worst cells first |
 //! | [`ndn`] | `ndn` | an NDN router between two programs with a bare relay; its pipeline, and a file over two routers, with their targets |
 //!
@@ -31,6 +32,7 @@ mod plans;
 mod processes;
 mod report;
 mod simulator;
+mod storage;
 mod usage;
 
 use std::path::PathBuf;
@@ -60,13 +62,15 @@ pub enum Part {
     Simulator,
     /// A router's memory under a flood.
     Memory,
+    /// Chunks that a router's disk takes.
+    Storage,
     /// Named data: exchanges through a router, its pipeline alone, a file over two routers.
     Ndn,
 }
 
 impl Part {
     /// All parts, in the order of the table.
-    pub const ALL: [Part; 8] = [
+    pub const ALL: [Part; 9] = [
         Part::Loss,
         Part::Lossless,
         Part::Outage,
@@ -74,6 +78,7 @@ impl Part {
         Part::Fairness,
         Part::Simulator,
         Part::Memory,
+        Part::Storage,
         Part::Ndn,
     ];
 
@@ -87,6 +92,7 @@ impl Part {
             Part::Fairness => "fairness",
             Part::Simulator => "simulator",
             Part::Memory => "memory",
+            Part::Storage => "storage",
             Part::Ndn => "ndn",
         }
     }
@@ -105,6 +111,9 @@ impl Part {
             Part::Fairness => "shares of one bottleneck of 20 Mbit/s and RTT 50 ms",
             Part::Simulator => "packet events per second on one core, over a million",
             Part::Memory => "a router's memory under a flood, over its configured bound",
+            Part::Storage => {
+                "chunks that a router's disk takes, over dd with a sync for each batch"
+            }
             Part::Ndn => {
                 "named data: a router between two programs, its pipeline alone, a file over two routers"
             }
@@ -118,7 +127,7 @@ impl Part {
                 backends.contains(&Backend::Netns)
             }
             Part::Peer => true,
-            Part::Simulator | Part::Memory | Part::Ndn => false,
+            Part::Simulator | Part::Memory | Part::Storage | Part::Ndn => false,
         }
     }
 }
@@ -197,6 +206,7 @@ pub fn run(
             Part::Peer => peer::run(&mut bench),
             Part::Fairness => fairness::run(&mut bench),
             Part::Memory => memory::run(&mut bench),
+            Part::Storage => storage::run(&mut bench),
             Part::Ndn => ndn::run(&mut bench),
         }
     }

@@ -4,6 +4,9 @@
 //! [`Disk`] carries them out, on a thread of its own where they take time. The simulator's keeps
 //! entries in memory, beyond the crash of a node.
 
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
 use bytes::Bytes;
 
 /// Identifies one entry of a disk; its owner numbers them and reuses none.
@@ -97,7 +100,7 @@ pub struct DiskStatus {
 }
 
 /// A disk of bounded size, as a machine sees it.
-pub trait Disk: Send {
+pub trait Disk: Send + core::fmt::Debug {
     /// Returns the entries that were there at the start, in the order of their keys; once.
     fn take_found(&mut self) -> Vec<DiskEntry>;
 
@@ -115,4 +118,125 @@ pub trait Disk: Send {
 
     /// Returns its state, for reports.
     fn status(&self) -> DiskStatus;
+}
+
+/// The entries of one disk that somebody holds: their bytes, and which are held no longer.
+#[derive(Clone, Debug, Default)]
+pub struct Copies(Arc<Ledger>);
+
+#[derive(Debug, Default)]
+struct Ledger {
+    bytes: AtomicU64,
+    dropped: Mutex<Vec<DiskKey>>,
+}
+
+/// An entry on a disk until its last holder drops it: then its owner has it forgotten.
+#[derive(Clone, Debug)]
+pub struct DiskCopy(Arc<Held>);
+
+/// An entry on a disk that others may hold.
+#[derive(Clone, Debug)]
+pub struct WeakCopy(Weak<Held>);
+
+#[derive(Debug)]
+struct Held {
+    key: DiskKey,
+    size: u64,
+    is_written: AtomicBool,
+    ledger: Copies,
+}
+
+impl Copies {
+    /// Counts an entry of `length` bytes until the last clone of what is returned is dropped.
+    pub fn hold(&self, key: DiskKey, length: u64) -> DiskCopy {
+        let size = size_on_disk(length);
+        self.0.bytes.fetch_add(size, Ordering::Relaxed);
+        DiskCopy(Arc::new(Held {
+            key,
+            size,
+            is_written: AtomicBool::new(false),
+            ledger: self.clone(),
+        }))
+    }
+
+    /// Returns the bytes of the entries that are held.
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns the entries that nobody holds any longer, once.
+    pub fn take_dropped(&self) -> Vec<DiskKey> {
+        core::mem::take(&mut *self.dropped())
+    }
+
+    fn dropped(&self) -> MutexGuard<'_, Vec<DiskKey>> {
+        let dropped = self.0.dropped.lock();
+        dropped.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl DiskCopy {
+    /// Returns its key.
+    pub fn key(&self) -> DiskKey {
+        self.0.key
+    }
+
+    /// Returns the bytes that it takes of the disk's bound.
+    pub fn size(&self) -> u64 {
+        self.0.size
+    }
+
+    /// Returns true if it survives the end of the process.
+    pub fn is_written(&self) -> bool {
+        self.0.is_written.load(Ordering::Relaxed)
+    }
+
+    /// It is on the disk.
+    pub fn set_written(&self) {
+        self.0.is_written.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns what knows the copy and does not hold it.
+    pub fn downgrade(&self) -> WeakCopy {
+        WeakCopy(Arc::downgrade(&self.0))
+    }
+}
+
+impl WeakCopy {
+    /// Returns the copy, if somebody holds it still.
+    pub fn upgrade(&self) -> Option<DiskCopy> {
+        self.0.upgrade().map(DiskCopy)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.ledger.0.bytes.fetch_sub(self.size, Ordering::Relaxed);
+        self.ledger.dropped().push(self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_counts_until_its_last_holder_drops_it() {
+        let copies = Copies::default();
+        let (one, other) = (copies.hold(DiskKey(1), 1), copies.hold(DiskKey(2), 5000));
+        let again = one.clone();
+        drop((one, other));
+        assert_eq!(
+            (copies.bytes(), copies.take_dropped()),
+            (BLOCK, vec![DiskKey(2)])
+        );
+        again.set_written();
+        assert!(again.is_written());
+        drop(again);
+        assert_eq!(
+            (copies.bytes(), copies.take_dropped()),
+            (0, vec![DiskKey(1)])
+        );
+        assert!(copies.take_dropped().is_empty());
+    }
 }

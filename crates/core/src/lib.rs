@@ -43,7 +43,7 @@ pub mod time;
 pub mod timer;
 pub mod units;
 
-pub use disk::{Disk, DiskAction, DiskEntry, DiskEvent, DiskKey, DiskStatus};
+pub use disk::{Copies, Disk, DiskAction, DiskCopy, DiskEntry, DiskEvent, DiskKey, DiskStatus};
 pub use estimator::{Gains, RttEstimator, RttOptions, WindowedMax, WindowedMin};
 pub use id::{Guid, GuidPrefix, ParseGuidError, PortId};
 pub use identity::{KeyPair, PublicKey};

@@ -8,6 +8,8 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
+use whimbrel_core::DiskCopy;
+
 /// Packets of small chunks that a neighbour may hold whatever others hold.
 const ALWAYS_SMALL: usize = 128;
 /// A chunk of at most this many packets is small. Urgent messages are small chunks.
@@ -43,6 +45,8 @@ struct Part {
     bytes: u64,
     // Held until this room is dropped, too.
     _held: Room,
+    // The chunk's copy on the disk, which is wanted as long as the chunk is.
+    copy: Option<DiskCopy>,
 }
 
 impl Pool {
@@ -56,15 +60,20 @@ impl Pool {
 
     /// Counts `bytes` for as long as the room lives.
     pub fn hold(&self, bytes: u64) -> Room {
-        self.hold_both(0, bytes, Room::default())
+        self.hold_both(0, bytes, Room::default(), None)
+    }
+
+    /// Counts `bytes` of a chunk that has a copy on the disk, and holds that copy.
+    pub fn hold_with_copy(&self, bytes: u64, copy: DiskCopy) -> Room {
+        self.hold_both(0, bytes, Room::default(), Some(copy))
     }
 
     /// Counts a chunk with `room` elsewhere here as well, until the returned room is dropped.
     pub fn hold_with(&self, room: Room) -> Room {
-        self.hold_both(room.packets(), room.bytes(), room)
+        self.hold_both(room.packets(), room.bytes(), room, None)
     }
 
-    fn hold_both(&self, packets: u32, bytes: u64, held: Room) -> Room {
+    fn hold_both(&self, packets: u32, bytes: u64, held: Room, copy: Option<DiskCopy>) -> Room {
         for pool in self.and_wholes() {
             pool.0.packets.fetch_add(packets.into(), Ordering::Relaxed);
             pool.0.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -75,6 +84,7 @@ impl Pool {
                 packets,
                 bytes,
                 _held: held,
+                copy,
             })),
         }
     }
@@ -115,6 +125,11 @@ impl Room {
     /// Returns its bytes.
     pub fn bytes(&self) -> u64 {
         self.part.as_ref().map_or(0, |part| part.bytes)
+    }
+
+    /// Returns the chunk's copy on the disk, if it has one.
+    pub fn copy(&self) -> Option<&DiskCopy> {
+        self.part.as_ref()?.copy.as_ref()
     }
 
     /// Returns true if it counts in this pool itself, not in a part of it.
@@ -233,7 +248,7 @@ impl Buffer {
             limit.small = limit.small.saturating_sub(wanted);
         }
         self.seen += wanted;
-        Some(self.taker.hold_both(packets, bytes, Room::default()))
+        Some(self.taker.hold_both(packets, bytes, Room::default(), None))
     }
 
     /// Returns true if room has been dropped since the last call: then tell the hops that wait for it.

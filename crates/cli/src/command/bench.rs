@@ -25,6 +25,7 @@ pub(crate) const HELP: &str = "Example:\n  whimbrel bench loss outage --backend 
     fairness   shares of one bottleneck beside TCP and beside itself (no target)\n  \
     simulator  packet events per second on one core, over a million (>= 1)\n  \
     memory     a router's memory under a flood, over its configured bound (<= 1)\n  \
+    storage    chunks that a router's disk takes, over dd with a sync for each batch, on the disk of this folder (>= 0.7)\n  \
     ndn        a router between two programs over a bare relay (>= 0.5) and over 150,000 exchanges/s, its pipeline alone\n             \
     over 1,000,000, a file over two routers over 3 Gbit/s (>= 1)\n\n\
     `whimbrel bench ndn-soak` keeps a router at half of its peak load for minutes and checks its memory.\n\
@@ -78,6 +79,7 @@ enum PartName {
     Fairness,
     Simulator,
     Memory,
+    Storage,
     Ndn,
 }
 
@@ -182,6 +184,7 @@ impl From<PartName> for Part {
             PartName::Fairness => Part::Fairness,
             PartName::Simulator => Part::Simulator,
             PartName::Memory => Part::Memory,
+            PartName::Storage => Part::Storage,
             PartName::Ndn => Part::Ndn,
         }
     }

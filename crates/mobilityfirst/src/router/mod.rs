@@ -23,6 +23,7 @@
 //! | `Sources` | whom inbound peers may speak for |
 //! | `Holders` | which addresses of a host's record count |
 //! | `Routes` | static routes and the default route |
+//! | `Shelf` | the disk below the storage, and what is written to and read from it |
 //! | `Proxy` | the storage, open destinations, copies of chunks in an unresponsive neighbour's hop, notices |
 //! | `Said` | the bound of the messages that the router originates |
 //! | [`Observer`] | sees content in transit |
@@ -44,6 +45,8 @@ mod holders;
 mod hostile;
 mod names;
 mod notices;
+#[cfg(test)]
+mod on_disk;
 mod parting;
 mod pauses;
 mod proxy;
@@ -51,6 +54,7 @@ mod retry;
 mod routes;
 mod said;
 mod served;
+mod shelf;
 mod sources;
 mod status;
 pub mod store;
@@ -64,8 +68,8 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use whimbrel_core::{
-    Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortOrigin, PortRequest, PortToken,
-    Recent, SeededRng, Time, TimerQueue, Transmit, WallClock,
+    Deadline, Disk, Guid, Machine, OpenRefusal, PortEvent, PortId, PortOrigin, PortRequest,
+    PortToken, Recent, SeededRng, Time, TimerQueue, Transmit, WallClock,
 };
 use whimbrel_gnrs::{Lookup, Record, Resolver, ResolverConfig, ResolverEvent};
 use whimbrel_link::Pacing;
@@ -88,7 +92,9 @@ use retry::Review;
 use routes::Routes;
 use said::{MAX_SAID, Said};
 use sources::Sources;
-pub use status::{RouterCounters, RouterMemory, RouterStatus, WaitReason, WaitingStatus};
+pub use status::{
+    RouterCounters, RouterMemory, RouterStatus, StorageDisk, WaitReason, WaitingStatus,
+};
 pub use transit::{Observer, Passing, Verdict};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -113,6 +119,8 @@ enum Timer {
     Followed,
     /// The pass over destinations of stored chunks goes on.
     Review,
+    /// A disk that could not read is asked again.
+    Disk,
 }
 
 /// A MobilityFirst router as a state machine: its parts, and their connection.
@@ -159,7 +167,7 @@ impl Router {
             SeededRng::new(rng.next_word()),
         );
         let has_service = !config.name_servers.is_empty();
-        let proxy = Proxy::new(config.store, config.proxy, &mut rng);
+        let proxy = Proxy::new(&config, &mut rng);
         let mut timers = TimerQueue::new();
         timers.set(
             Timer::HeldBack,
@@ -219,6 +227,12 @@ impl Router {
         self.sources.believe(router);
     }
 
+    /// Stores chunks on this disk, too, and takes up what is on it. Called before the router has ports.
+    pub fn set_disk(&mut self, now: Time, disk: Box<dyn Disk>) {
+        self.proxy.attach_disk(now, disk, &mut self.effects);
+        self.carry_out(now);
+    }
+
     /// Returns the router's GUID.
     pub fn guid(&self) -> Guid {
         self.config.guid
@@ -229,6 +243,7 @@ impl Router {
     pub fn set_wall_clock(&mut self, now: Time, wall: WallClock) {
         self.config.wall = wall;
         self.names.set_wall_clock(wall);
+        self.proxy.set_wall_clock(wall);
         self.attachments
             .set_wall_clock(now, wall, &mut self.effects);
         self.drain(now);
@@ -258,6 +273,7 @@ impl Router {
                 self.handle_resolver_event(now, event);
                 continue;
             }
+            let on_disk = self.proxy.settle_disk(now, &mut self.effects);
             let released = self.proxy.release_stored(
                 now,
                 &mut self.links,
@@ -266,7 +282,7 @@ impl Router {
             );
             self.carry_out(now);
             let told = self.proxy.send_notices(self.config.guid, &mut self.effects);
-            if !released && !told {
+            if !released && !told && !on_disk {
                 return;
             }
         }
@@ -330,6 +346,7 @@ impl Router {
             LinkEvent::Delivered(carried, _) => {
                 self.effects.counters.chunks_forwarded += 1;
                 self.proxy.forget_lingering(carried);
+                self.proxy.read_unread();
             }
             LinkEvent::TooLarge(_, outgoing) => self.drop(&outgoing.chunk, DropReason::TooLarge),
             LinkEvent::Credit { port, flow, grant } => {
@@ -459,6 +476,7 @@ impl Router {
             }
             Timer::Review => self.go_on_with_review(now),
             Timer::Lifetime => self.proxy.drop_expired(now, &mut self.effects),
+            Timer::Disk => self.proxy.read_again(),
             Timer::Holds => {
                 let due = self.links.neighbours.take_due_renewals(now);
                 let mut any = self.links.renew_credit(&due);
@@ -642,6 +660,7 @@ impl Machine for Router {
                     Timer::RegisterAgain => "records to register again",
                     Timer::Followed => "an idle destination",
                     Timer::Review => "destinations that are left to be looked at",
+                    Timer::Disk => "a disk that could not read",
                 },
             )
         });

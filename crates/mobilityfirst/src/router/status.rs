@@ -4,7 +4,7 @@ use core::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use whimbrel_core::{Guid, LookUpFailure, Time};
+use whimbrel_core::{DiskStatus, Guid, LookUpFailure, Time};
 use whimbrel_gnrs::NameServerStatus;
 use whimbrel_link::hop::ReceptionCounters;
 
@@ -22,6 +22,10 @@ pub struct RouterCounters {
     pub chunks_forwarded: u64,
     /// Chunks pushed up to the proxy.
     pub chunks_stored: u64,
+    /// Chunks that the disk had at the start.
+    pub chunks_restored: u64,
+    /// Stored chunks whose copy on the disk was damaged.
+    pub chunks_damaged: u64,
     /// Stored chunks forwarded because their destination was open.
     pub chunks_released: u64,
     /// Stored chunks forwarded because of their source's Push.
@@ -90,6 +94,46 @@ pub struct WaitingStatus {
     pub reason: WaitReason,
 }
 
+/// The state of the storage's disk.
+#[derive(Clone, Debug, Serialize)]
+pub struct StorageDisk {
+    /// The folder.
+    pub folder: String,
+    /// Chunks on it.
+    pub chunks: u64,
+    /// Bytes that they take, and the bound of these.
+    pub bytes: (u64, u64),
+    /// Chunks written since the start.
+    pub written: u64,
+    /// Chunks read since the start.
+    pub read: u64,
+    /// Chunks that are in memory only, because the disk was full or failed.
+    pub refused: u64,
+    /// Damaged chunks, which were dropped.
+    pub damaged: u64,
+    /// Failures since the start.
+    pub faults: u64,
+    /// Why it does not work, if so: chunks are stored in memory only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+}
+
+impl From<DiskStatus> for StorageDisk {
+    fn from(status: DiskStatus) -> StorageDisk {
+        StorageDisk {
+            folder: status.place,
+            chunks: status.entries,
+            bytes: (status.bytes, status.limit),
+            written: status.written,
+            read: status.read,
+            refused: status.refused,
+            damaged: status.damaged,
+            faults: status.faults,
+            fault: status.fault,
+        }
+    }
+}
+
 /// A router's status, for people and programs.
 #[derive(Clone, Debug, Serialize)]
 pub struct RouterStatus {
@@ -103,6 +147,9 @@ pub struct RouterStatus {
     pub stored_chunks: usize,
     /// Bytes in storage, and its capacity.
     pub stored_bytes: (u64, u64),
+    /// The disk of the storage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<StorageDisk>,
     /// Destinations of stored chunks.
     pub waiting_destinations: usize,
     /// What is stored, most bytes first: 64 destinations at most.
@@ -235,6 +282,7 @@ impl Router {
             buffer_packets: self.links.buffer(),
             stored_chunks: store.len(),
             stored_bytes: (store.bytes(), store.limits().total),
+            disk: self.proxy.disk_status().map(StorageDisk::from),
             waiting_destinations: self.proxy.waiting().len(),
             waiting: self.waiting_status(now),
             attachments: self.attachments.len(),

@@ -5,15 +5,25 @@
 //! take the most. Storing, taking and evicting
 //! are O(1) (hash tables and linked lists); only the indexes of lifetimes, of the flows' bytes and of
 //! contents are O(log n).
+//!
+//! A chunk with a written copy on the disk may leave memory; only its header and fields stay. It counts
+//! in its flow as before, and in memory with [`ENTRY_BYTES`].
+
+mod copies;
+#[cfg(test)]
+mod tests;
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use hashlink::LinkedHashMap;
-use whimbrel_core::{Guid, KeyedMap, KeyedState, PortId, SeededRng, Time, TimerQueue, keyed_map};
+use whimbrel_core::{
+    DiskCopy, DiskKey, Guid, KeyedMap, KeyedState, PortId, SeededRng, Time, TimerQueue, keyed_map,
+};
 use whimbrel_link::{Pool, Room};
 
 use crate::chunk::{Chunk, Flow};
+use copies::StoredCopies;
 
 /// Identifies one stored chunk; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,12 +35,15 @@ pub const ENTRY_BYTES: u64 = 2304;
 /// Stored chunks that one request is compared with.
 const MAX_LOOKED_AT: usize = 4096;
 
+/// Chunks among which one is looked for that may leave memory.
+const MAX_SPILLS_LOOKED_AT: usize = 64;
+
 /// Limits of the storage. A chunk counts with its bytes and [`ENTRY_BYTES`].
 #[derive(Clone, Copy, Debug)]
 pub struct StoreLimits {
-    /// Bytes of all stored chunks together.
+    /// Memory of all stored chunks together.
     pub total: u64,
-    /// Bytes of one flow's stored chunks: S of [MFTP §3.3].
+    /// Bytes of one flow's stored chunks, in memory and on the disk: S of [MFTP §3.3].
     pub per_flow: u64,
     /// Storage time of a chunk without a lifetime of its own, and the maximum of that lifetime.
     pub lifetime: Duration,
@@ -49,13 +62,19 @@ pub enum Stored {
 
 #[derive(Debug)]
 struct Entry {
+    // Without its payload, if that is on the disk only.
     chunk: Chunk,
+    // Its memory, and its copy on the disk.
     room: Room,
+    // What it counts with in its flow and for its owner: also what is on the disk.
+    size: u64,
+    in_memory: bool,
     owner: Owner,
     part: Option<Part>,
     // Of a part of a content.
     chunk_log2: u8,
     stored_at: Time,
+    expires: Time,
 }
 
 /// The port that a chunk came in on; none for what this node sends itself.
@@ -77,6 +96,8 @@ struct StoredFlow {
 #[derive(Debug)]
 struct Owned {
     ids: IdList,
+    // Those of them that are in memory.
+    in_memory: IdList,
     bytes: u64,
 }
 
@@ -86,7 +107,9 @@ pub struct ProxyStore {
     limits: StoreLimits,
     // The room of stored chunks, and of those that have left the storage until their next hops have them.
     pool: Pool,
+    // The memory of stored chunks.
     bytes: u64,
+    copies: StoredCopies,
     next_id: u64,
     entries: KeyedMap<StoreId, Entry>,
     parts: KeyedMap<(Flow, Part), StoreId>,
@@ -104,7 +127,41 @@ pub struct ProxyStore {
     hasher: KeyedState,
 }
 
+/// What is on the disk of a chunk.
+#[derive(Debug)]
+pub struct Restored {
+    /// Its copy.
+    pub copy: DiskCopy,
+    /// Size of its payload, as [`Chunk::size`] has it.
+    pub length: u64,
+    /// How long it is stored still.
+    pub lifetime: Duration,
+}
+
 impl Entry {
+    /// A chunk in memory.
+    fn new(
+        chunk: Chunk,
+        room: Room,
+        size: u64,
+        owner: Owner,
+        stored_at: Time,
+        expires: Time,
+    ) -> Entry {
+        let data = chunk.data();
+        Entry {
+            part: data.as_ref().map(|data| (data.content, data.index)),
+            chunk_log2: data.map_or(0, |data| data.chunk_log2),
+            chunk,
+            room,
+            size,
+            in_memory: true,
+            owner,
+            stored_at,
+            expires,
+        }
+    }
+
     fn wanted(&self, id: StoreId) -> Option<((Guid, Guid), Wanted)> {
         let (content, index) = self.part?;
         let asked = (self.chunk.header.destination, content);
@@ -124,6 +181,7 @@ impl ProxyStore {
             limits,
             pool: Pool::default(),
             bytes: 0,
+            copies: StoredCopies::default(),
             next_id: 0,
             entries: keyed_map(rng),
             parts: keyed_map(rng),
@@ -138,62 +196,207 @@ impl ProxyStore {
         }
     }
 
-    /// Stores a chunk that came in on the port `owner`.
-    pub fn store(&mut self, now: Time, owner: Option<PortId>, chunk: Chunk) -> Stored {
+    /// Stores a chunk that came in on the port `owner`. The copy on the disk that it has from an earlier
+    /// storing, in `room`, stays its own.
+    pub fn store(&mut self, now: Time, owner: Option<PortId>, chunk: Chunk, room: &Room) -> Stored {
         let flow = chunk.flow();
         let size = charge_of(&chunk);
         let total = self.limits.total.saturating_sub(self.leaving_bytes());
-        let data = chunk.data();
-        let part = data.as_ref().map(|data| (data.content, data.index));
-        let chunk_log2 = data.map_or(0, |data| data.chunk_log2);
-        if part.is_some_and(|part| self.parts.contains_key(&(flow, part))) {
+        if self.is_stored(&chunk) {
             return Stored::Duplicate;
         }
-        let in_flow = self.flows.get(&flow).map_or(0, |stored| stored.bytes);
-        if in_flow + size > self.limits.per_flow || size > total {
+        if self.flow_bytes(&flow) + size > self.limits.per_flow || size > total {
             return Stored::FlowFull(chunk);
         }
         let mut evicted = Vec::new();
         while self.bytes + size > total {
+            let newest = self.copies.to_spill().next();
+            if let Some(newest) = newest {
+                self.spill(newest);
+                continue;
+            }
             match self.evict_for(owner, size) {
                 Some(gone) => evicted.push(gone),
                 None => break,
             }
         }
-        let id = StoreId(self.next_id);
-        self.next_id += 1;
-        let entry = Entry {
-            chunk,
-            room: self.pool.hold(size),
-            owner,
-            part,
-            chunk_log2,
-            stored_at: now,
+        let room = match room.copy() {
+            Some(copy) => self.pool.hold_with_copy(size, copy.clone()),
+            None => self.pool.hold(size),
         };
-        self.insert(id, entry);
-        Stored::Held(id, evicted)
+        let expires = now + self.lifetime_of(&chunk);
+        let entry = Entry::new(chunk, room, size, owner, now, expires);
+        Stored::Held(self.insert(entry), evicted)
     }
 
-    fn insert(&mut self, id: StoreId, entry: Entry) {
-        let Entry {
-            chunk,
-            owner,
-            part,
-            stored_at: now,
-            ..
-        } = &entry;
-        let (flow, size) = (chunk.flow(), charge_of(chunk));
+    /// Takes up a chunk that was on the disk at the start: without its payload, which has `length` bytes.
+    /// Returns false if it is stored already, or memory is short.
+    pub fn restore(&mut self, now: Time, chunk: Chunk, on_disk: Restored) -> Option<StoreId> {
+        let is_short = self.bytes + ENTRY_BYTES > self.limits.total;
+        if self.is_stored(&chunk) || is_short {
+            return None;
+        }
+        let size = on_disk.length + ENTRY_BYTES;
+        let room = self.pool.hold_with_copy(ENTRY_BYTES, on_disk.copy);
+        let left = on_disk.lifetime.min(self.limits.lifetime);
+        let mut entry = Entry::new(chunk, room, size, None, now, now + left);
+        entry.in_memory = false;
+        Some(self.insert(entry))
+    }
+
+    /// How long a chunk is stored.
+    pub fn lifetime_of(&self, chunk: &Chunk) -> Duration {
+        let wanted = chunk.header.extensions.lifetime_ms;
+        let wanted = wanted.map(|ms| Duration::from_millis(ms.into()));
+        let most = self.limits.lifetime;
+        wanted.map_or(most, |wanted| wanted.min(most))
+    }
+
+    fn is_stored(&self, chunk: &Chunk) -> bool {
+        let part = chunk.data().map(|data| (data.content, data.index));
+        part.is_some_and(|part| self.parts.contains_key(&(chunk.flow(), part)))
+    }
+
+    /// The chunk has a copy on the disk from now on.
+    pub fn set_copy(&mut self, id: StoreId, copy: DiskCopy) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            self.copies.add(id, entry.owner, &copy);
+            entry.room = self.pool.hold_with_copy(entry.room.bytes(), copy);
+        }
+    }
+
+    /// Returns true if a chunk has a copy on the disk, written or not.
+    pub fn has_copy(&self, id: StoreId) -> bool {
+        let entry = self.entries.get(&id);
+        entry.is_some_and(|entry| entry.room.copy().is_some())
+    }
+
+    /// A copy is on the disk: its chunk may leave memory. Returns the chunk, if it is stored here.
+    pub fn note_written(&mut self, key: DiskKey) -> Option<StoreId> {
+        let id = self.copies.id_of(key)?;
+        self.note_spillable(id);
+        Some(id)
+    }
+
+    /// A copy is not on the disk, although it was to be. Returns its chunk, if it is stored here; one
+    /// that is not in memory is lost.
+    pub fn forget_copy(&mut self, key: DiskKey) -> Option<StoreId> {
+        let id = self.copies.id_of(key)?;
+        let entry = self.entries.get_mut(&id)?;
+        if let Some(copy) = entry.room.copy() {
+            self.copies.remove(id, entry.owner, copy);
+        }
+        entry.room = self.pool.hold(entry.room.bytes());
+        Some(id)
+    }
+
+    /// Returns true if a chunk can be sent without reading it from the disk.
+    pub fn is_in_memory(&self, id: StoreId) -> bool {
+        self.entries.get(&id).is_some_and(|entry| entry.in_memory)
+    }
+
+    /// Returns the bytes that a chunk counts with.
+    pub fn size_of(&self, id: StoreId) -> u64 {
+        self.entries.get(&id).map_or(0, |entry| entry.size)
+    }
+
+    /// Returns the key of a chunk's copy.
+    pub fn key_of(&self, id: StoreId) -> Option<DiskKey> {
+        Some(self.entries.get(&id)?.room.copy()?.key())
+    }
+
+    /// Returns the chunk of a copy.
+    pub fn id_of_copy(&self, key: DiskKey) -> Option<StoreId> {
+        self.copies.id_of(key)
+    }
+
+    /// Evicts a chunk whose copy makes room on the disk for `size` bytes of `owner`.
+    pub fn evict_from_disk(
+        &mut self,
+        owner: Option<PortId>,
+        size: u64,
+    ) -> Option<(StoreId, Chunk)> {
+        let id = self.copies.to_evict_for(owner, size)?;
+        Some((id, self.remove(id)?))
+    }
+
+    /// A chunk that is on the disk as well leaves memory.
+    fn spill(&mut self, id: StoreId) {
+        self.copies.set_spillable(id, None);
+        if let Some(entry) = self.entries.get_mut(&id)
+            && let Some(copy) = entry.room.copy().cloned()
+        {
+            self.bytes -= entry.room.bytes() - ENTRY_BYTES;
+            entry.chunk = entry.chunk.without_payload();
+            entry.room = self.pool.hold_with_copy(ENTRY_BYTES, copy);
+            entry.in_memory = false;
+            if let Some(owned) = self.by_owner.get_mut(&entry.owner) {
+                owned.in_memory.remove(&id);
+            }
+        }
+    }
+
+    /// A chunk that was on the disk only has been read.
+    pub fn fill(&mut self, id: StoreId, chunk: Chunk) {
+        let Some(entry) = self.entries.get_mut(&id).filter(|it| !it.in_memory) else {
+            return;
+        };
+        let Some(copy) = entry.room.copy().cloned() else {
+            return;
+        };
+        let size = charge_of(&chunk);
+        self.bytes += size - ENTRY_BYTES;
+        entry.chunk = chunk;
+        entry.room = self.pool.hold_with_copy(size, copy);
+        entry.in_memory = true;
+        if let Some(owned) = self.by_owner.get_mut(&entry.owner) {
+            owned.in_memory.insert(id, ());
+        }
+        self.note_spillable(id);
+    }
+
+    /// Others leave memory for a chunk that is read, of which `size` bytes are to come: newer ones, and
+    /// those whose destinations are not open. Returns false if that is not enough.
+    ///
+    /// An older one for an open destination stays, or two would take turns in memory and none be sent.
+    pub fn make_room_to_read(
+        &mut self,
+        id: StoreId,
+        size: u64,
+        is_open: impl Fn(&Guid) -> bool,
+    ) -> bool {
+        let may_leave = |store: &ProxyStore, other: &StoreId| {
+            let entry = store.entries.get(other);
+            *other > id || entry.is_some_and(|it| !is_open(&it.chunk.header.destination))
+        };
+        while self.bytes + self.leaving_bytes() + size > self.limits.total {
+            let other = {
+                let mut others = self.copies.to_spill().take(MAX_SPILLS_LOOKED_AT);
+                others.find(|other| *other != id && may_leave(self, other))
+            };
+            let Some(other) = other else { return false };
+            self.spill(other);
+        }
+        true
+    }
+
+    fn note_spillable(&mut self, id: StoreId) {
+        let entry = self.entries.get(&id).filter(|entry| entry.in_memory);
+        let is_written = |room: &Room| room.copy().is_some_and(DiskCopy::is_written);
+        if let Some(room) = entry.map(|entry| &entry.room).filter(|it| is_written(it)) {
+            let bytes = room.bytes() - ENTRY_BYTES;
+            self.copies.set_spillable(id, Some(bytes));
+        }
+    }
+
+    fn insert(&mut self, entry: Entry) -> StoreId {
+        let id = StoreId(self.next_id);
+        self.next_id += 1;
+        let (owner, size) = (entry.owner, entry.size);
+        let flow = entry.chunk.flow();
         let hasher = self.hasher;
         let list = || LinkedHashMap::with_hasher(hasher);
-        let wanted = chunk
-            .header
-            .extensions
-            .lifetime_ms
-            .map(|ms| Duration::from_millis(ms.into()));
-        self.lifetimes.set(
-            id,
-            *now + wanted.map_or(self.limits.lifetime, |life| life.min(self.limits.lifetime)),
-        );
+        self.lifetimes.set(id, entry.expires);
         let stored = self.flows.entry(flow).or_insert_with(|| StoredFlow {
             ids: list(),
             bytes: 0,
@@ -207,22 +410,31 @@ impl ProxyStore {
             .entry(flow.destination)
             .or_insert_with(list)
             .insert(id, ());
-        if let Some(part) = part {
-            self.parts.insert((flow, *part), id);
+        if let Some(part) = entry.part {
+            self.parts.insert((flow, part), id);
         }
         if let Some((asked, wanted)) = entry.wanted(id) {
             self.by_content.entry(asked).or_default().insert(wanted);
         }
-        let owned = self.by_owner.entry(*owner).or_insert_with(|| Owned {
+        let owned = self.by_owner.entry(owner).or_insert_with(|| Owned {
             ids: list(),
+            in_memory: list(),
             bytes: 0,
         });
         owned.ids.insert(id, ());
-        self.owners.remove(&(owned.bytes, *owner));
+        if entry.in_memory {
+            owned.in_memory.insert(id, ());
+        }
+        self.owners.remove(&(owned.bytes, owner));
         owned.bytes += size;
-        self.owners.insert((owned.bytes, *owner));
-        self.bytes += size;
+        self.owners.insert((owned.bytes, owner));
+        self.bytes += entry.room.bytes();
+        if let Some(copy) = entry.room.copy() {
+            self.copies.add(id, owner, copy);
+        }
         self.entries.insert(id, entry);
+        self.note_spillable(id);
+        id
     }
 
     /// "A chunk for the oldest flow is evicted to make room" [MFTP §3.3]: the oldest chunk of the least
@@ -235,15 +447,23 @@ impl ProxyStore {
             Some((most, who)) if own == 0 || own + size < most => who,
             _ => owner,
         };
+        // What is on the disk only leaves last, because it takes little of what is short.
+        let in_memory = |who: &Owner| {
+            let owned = self.by_owner.get(who)?;
+            owned.in_memory.front().map(|(id, ())| *id)
+        };
         let oldest = self.flows.front().and_then(|(_, flow)| flow.ids.front());
         let oldest = oldest.map(|(id, ())| *id)?;
         let is_of_loser = self
             .entries
             .get(&oldest)
-            .is_some_and(|it| it.owner == loser);
+            .is_some_and(|it| it.owner == loser && it.in_memory);
+        let by_bytes = || self.owners.iter().rev().map(|(_, who)| who);
         let id = match is_of_loser {
             true => oldest,
-            false => *self.by_owner.get(&loser)?.ids.front()?.0,
+            false => in_memory(&loser)
+                .or_else(|| by_bytes().find_map(in_memory))
+                .unwrap_or(oldest),
         };
         Some((id, self.remove(id)?))
     }
@@ -275,12 +495,16 @@ impl ProxyStore {
 
     fn remove_entry(&mut self, id: StoreId) -> Option<Entry> {
         let entry = self.entries.remove(&id)?;
-        let (flow, size) = (entry.chunk.flow(), charge_of(&entry.chunk));
-        self.bytes -= size;
+        let (flow, size) = (entry.chunk.flow(), entry.size);
+        self.bytes -= entry.room.bytes();
+        if let Some(copy) = entry.room.copy() {
+            self.copies.remove(id, entry.owner, copy);
+        }
         if let Some(owned) = self.by_owner.get_mut(&entry.owner) {
             self.owners.remove(&(owned.bytes, entry.owner));
             owned.bytes -= size;
             owned.ids.remove(&id);
+            owned.in_memory.remove(&id);
             if owned.ids.is_empty() {
                 self.by_owner.remove(&entry.owner);
             } else {
@@ -337,6 +561,13 @@ impl ProxyStore {
             .map(|(id, ())| *id)
     }
 
+    /// Returns the oldest chunks for a destination, `count` at most.
+    pub fn first_for(&self, destination: &Guid, count: usize) -> Vec<StoreId> {
+        let ids = self.by_destination.get(destination).into_iter();
+        let ids = ids.flat_map(IdList::keys).take(count);
+        ids.copied().collect()
+    }
+
     /// Returns the chunks stored for a destination, oldest first.
     pub fn ids_for(&self, destination: &Guid) -> Vec<StoreId> {
         self.by_destination
@@ -367,7 +598,7 @@ impl ProxyStore {
         let ids = self.by_destination.get(destination).into_iter();
         let entries = ids.flat_map(IdList::keys);
         let entries = entries.filter_map(|id| self.entries.get(id));
-        entries.map(|entry| charge_of(&entry.chunk)).sum()
+        entries.map(|entry| entry.size).sum()
     }
 
     /// Returns the chunks stored for a flow, oldest first.
@@ -399,7 +630,12 @@ impl ProxyStore {
         self.flows.get(flow).map_or(0, |stored| stored.bytes)
     }
 
-    /// Returns the bytes of all stored chunks.
+    /// Returns the memory of stored chunks that no disk could take over now.
+    pub fn bytes_to_keep(&self) -> u64 {
+        self.bytes - self.copies.spillable_bytes()
+    }
+
+    /// Returns the memory of all stored chunks.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -423,248 +659,5 @@ impl ProxyStore {
     /// Returns its limits.
     pub fn limits(&self) -> &StoreLimits {
         &self.limits
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::wire::{
-        ContentKind, Data, NetworkHeader, Reliability, ServiceId, Transport, UpperProtocol,
-    };
-    use bytes::Bytes;
-    use proptest::prelude::*;
-
-    fn part(source: u8, destination: u8, index: u32, size: usize) -> Chunk {
-        let (source, destination) = (Guid([source; 32]), Guid([destination; 32]));
-        let data = Data {
-            content: Guid([9; 32]),
-            index,
-            chunk_log2: 20,
-            content_len: 1 << 30,
-            kind: ContentKind::File,
-            reliability: Reliability::Nack,
-            file_name: String::new(),
-            proof: Bytes::new(),
-            payload: Bytes::from(vec![0; size]),
-        };
-        let header = NetworkHeader::new(
-            ServiceId::DELAY_TOLERANT,
-            UpperProtocol::Transport,
-            source,
-            destination,
-        );
-        Chunk::of_transport(header, &Transport::Data(data))
-    }
-
-    fn store(total: u64, per_flow: u64) -> ProxyStore {
-        let limits = StoreLimits {
-            total,
-            per_flow,
-            lifetime: Duration::from_secs(60),
-        };
-        ProxyStore::new(limits, &mut SeededRng::new(1))
-    }
-
-    fn store_size() -> u64 {
-        charge_of(&part(1, 9, 0, 1000))
-    }
-
-    fn held(stored: Stored) -> StoreId {
-        match stored {
-            Stored::Held(id, evicted) if evicted.is_empty() => id,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn a_flow_holds_no_more_than_s_and_other_flows_are_left_alone() {
-        let mut store = store(20_000, 8_000);
-        let other = held(store.store(Time::ZERO, None, part(1, 2, 0, 1000)));
-        held(store.store(Time::ZERO, None, part(3, 4, 0, 1000)));
-        held(store.store(Time::ZERO, None, part(3, 4, 1, 1000)));
-        assert!(matches!(
-            store.store(Time::ZERO, None, part(3, 4, 2, 1000)),
-            Stored::FlowFull(_)
-        ));
-        assert!(store.get(other).is_some());
-    }
-
-    #[test]
-    fn a_chunk_for_the_least_recently_used_flow_is_evicted_to_make_room() {
-        let mut store = store(10_350, 10_350);
-        let first = held(store.store(Time::ZERO, None, part(1, 9, 0, 1000)));
-        let second = held(store.store(Time::ZERO, None, part(2, 9, 0, 1000)));
-        held(store.store(Time::ZERO, None, part(1, 9, 1, 1000)));
-        match store.store(Time::ZERO, None, part(3, 9, 0, 1000)) {
-            Stored::Held(_, evicted) => assert_eq!(evicted[0].1.header.source, Guid([2; 32])),
-            other => panic!("{other:?}"),
-        }
-        assert!(store.get(second).is_none());
-        assert!(store.get(first).is_some());
-    }
-
-    /// Whoever fills the storage loses its own chunks, not those of others.
-    #[test]
-    fn who_has_the_most_gives_first() {
-        let mut store = store(32_500, 32_500);
-        let (honest, flood) = (Some(PortId(1)), Some(PortId(2)));
-        let kept: Vec<StoreId> = (0..3)
-            .map(|index| held(store.store(Time::ZERO, honest, part(1, 9, index, 1000))))
-            .collect();
-        for number in 0..100 {
-            let stored = store.store(Time::ZERO, flood, part(2, number, 0, 1000));
-            let Stored::Held(_, evicted) = stored else {
-                panic!("{stored:?}");
-            };
-            assert!(
-                evicted
-                    .iter()
-                    .all(|(_, it)| it.header.source == Guid([2; 32]))
-            );
-        }
-        assert!(kept.iter().all(|id| store.get(*id).is_some()));
-        // There is room for a third one, at the cost of the flood.
-        let third = store.store(Time::ZERO, Some(PortId(3)), part(3, 9, 0, 1000));
-        let Stored::Held(_, evicted) = third else {
-            panic!("{third:?}");
-        };
-        assert_eq!(evicted[0].1.header.source, Guid([2; 32]));
-        // The honest one grows until both have the same.
-        for index in 3..20 {
-            store.store(Time::ZERO, honest, part(1, 9, index, 1000));
-        }
-        assert_eq!(
-            (
-                store.by_owner[&honest].ids.len(),
-                store.by_owner[&flood].ids.len()
-            ),
-            (4, 4)
-        );
-    }
-
-    #[test]
-    fn the_same_chunk_is_stored_once() {
-        let mut store = store(10_000, 10_000);
-        held(store.store(Time::ZERO, None, part(1, 2, 5, 100)));
-        assert_eq!(
-            store.store(Time::ZERO, None, part(1, 2, 5, 100)),
-            Stored::Duplicate
-        );
-        assert!(
-            store
-                .find(
-                    Flow {
-                        source: Guid([1; 32]),
-                        destination: Guid([2; 32])
-                    },
-                    Guid([9; 32]),
-                    5
-                )
-                .is_some()
-        );
-    }
-
-    #[test]
-    fn what_is_leaving_counts_in_the_total() {
-        let mut store = store(12_000, 12_000);
-        let leaving: Vec<_> = (0..2)
-            .map(|index| held(store.store(Time::ZERO, None, part(1, 9, index, 1000))))
-            .collect();
-        let leaving: Vec<_> = leaving.into_iter().map(|id| store.take(id)).collect();
-        assert_eq!(
-            (store.bytes(), store.leaving_bytes()),
-            (0, 2 * store_size())
-        );
-        let first = held(store.store(Time::ZERO, None, part(2, 9, 0, 1000)));
-        match store.store(Time::ZERO, None, part(3, 9, 0, 1000)) {
-            Stored::Held(_, evicted) => assert_eq!(evicted[0].0, first),
-            other => panic!("{other:?}"),
-        }
-        assert!(matches!(
-            store.store(Time::ZERO, None, part(4, 9, 0, 5000)),
-            Stored::FlowFull(_)
-        ));
-        drop(leaving);
-        assert_eq!(store.leaving_bytes(), 0);
-    }
-
-    #[test]
-    fn a_chunk_goes_when_its_lifetime_ends() {
-        let mut store = store(10_000, 10_000);
-        let mut short = part(1, 2, 0, 100);
-        short.header.extensions.lifetime_ms = Some(1000);
-        held(store.store(Time::ZERO, None, short));
-        held(store.store(Time::ZERO, None, part(1, 2, 1, 100)));
-        assert!(store.take_expired(Time::from_millis(999)).is_none());
-        assert!(store.take_expired(Time::from_millis(1000)).is_some());
-        assert_eq!(store.next_expiry(), Some(Time::from_secs(60)));
-    }
-
-    proptest! {
-        /// Compares with a list that is searched from end to end.
-        #[test]
-        fn accounts_like_a_list(
-            steps in prop::collection::vec((0u8..3, 0u8..4, 0u8..3, 0u32..6, 1usize..500), 1..120),
-        ) {
-            let mut store = store(10_000, 6_000);
-            // Least recently used first: flow, then its chunks in order of arrival.
-            let mut model: Vec<(Flow, Vec<Chunk>)> = Vec::new();
-            for (step, source, destination, index, size) in steps {
-                let chunk = part(source, destination, index, size);
-                let flow = chunk.flow();
-                let bytes = |list: &[Chunk]| list.iter().map(charge_of).sum::<u64>();
-                let at = model.iter().position(|(known, _)| *known == flow);
-                if step < 2 {
-                    let stored = store.store(Time::ZERO, None, chunk.clone());
-                    let of_flow = at.map_or(&[][..], |at| &model[at].1);
-                    if of_flow.iter().any(|old| old.data().map(|d| d.index) == Some(index)) {
-                        prop_assert_eq!(stored, Stored::Duplicate);
-                        continue;
-                    }
-                    if bytes(of_flow) + charge_of(&chunk) > 6_000 {
-                        prop_assert_eq!(stored, Stored::FlowFull(chunk));
-                        continue;
-                    }
-                    let mut expected = Vec::new();
-                    while model.iter().map(|(_, list)| bytes(list)).sum::<u64>() + charge_of(&chunk) > 10_000 {
-                        expected.push(model[0].1.remove(0));
-                        model.retain(|(_, list)| !list.is_empty());
-                    }
-                    let Stored::Held(_, evicted) = stored else { panic!("{stored:?}") };
-                    prop_assert_eq!(evicted.into_iter().map(|(_, chunk)| chunk).collect::<Vec<_>>(), expected);
-                    let mut of_flow = model.iter().position(|(known, _)| *known == flow)
-                        .map_or(Vec::new(), |at| model.remove(at).1);
-                    of_flow.push(chunk);
-                    model.push((flow, of_flow));
-                } else {
-                    let id = store.find(flow, Guid([9; 32]), index);
-                    let taken = id.and_then(|id| store.take(id)).map(|(chunk, _)| chunk);
-                    let expected = at.and_then(|at| {
-                        let (_, list) = &mut model[at];
-                        let found = list.iter().position(|old| old.data().map(|d| d.index) == Some(index))?;
-                        Some(list.remove(found))
-                    });
-                    prop_assert_eq!(&taken, &expected);
-                    if taken.is_some() {
-                        let entry = model.remove(at.expect("the flow"));
-                        if !entry.1.is_empty() {
-                            model.push(entry);
-                        }
-                    }
-                }
-                prop_assert_eq!(store.bytes(), model.iter().map(|(_, list)| bytes(list)).sum::<u64>());
-                let owned: u64 = store.by_owner.values().map(|it| it.bytes).sum();
-                prop_assert_eq!((owned, store.owners.len()), (store.bytes(), store.by_owner.len()));
-                prop_assert_eq!(store.len(), model.iter().map(|(_, list)| list.len()).sum::<usize>());
-                let to_same = model.iter().filter(|(it, _)| it.destination == flow.destination);
-                let of_content = to_same.flat_map(|(_, list)| list.iter().filter_map(Chunk::data));
-                let mut wanted: Vec<(u8, u32)> = of_content.map(|it| (it.chunk_log2, it.index)).collect();
-                wanted.sort_unstable();
-                let found: Vec<_> = store.data_for(flow.destination, Guid([9; 32])).collect();
-                prop_assert_eq!(found, wanted);
-                prop_assert_eq!(store.data_for(flow.destination, Guid([8; 32])).count(), 0);
-            }
-        }
     }
 }

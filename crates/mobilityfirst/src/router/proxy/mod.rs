@@ -1,18 +1,20 @@
 //! The in-network transport proxy: stores chunks that cannot be forwarded [MFTP §3.3].
 
+mod on_disk;
 mod release;
 
 use core::ops::Bound;
 use std::collections::{BTreeMap, BTreeSet};
 
-use whimbrel_core::{Guid, PortId, SeededRng, Time};
+use whimbrel_core::{Guid, PortId, SeededRng, Time, WallClock};
 use whimbrel_link::Room;
 
 use super::effects::{Action, Effects};
 use super::notices::{Notices, notice_key, request_key};
 use super::pauses::Pauses;
-use super::store::{ENTRY_BYTES, ProxyStore, StoreId, StoreLimits, Stored};
-use super::{ProxyPolicy, Timer};
+use super::shelf::Shelf;
+use super::store::{ENTRY_BYTES, ProxyStore, StoreId, Stored};
+use super::{ProxyPolicy, RouterConfig, Timer};
 use crate::chunk::{Chunk, Flow};
 use crate::links::{Carried, ChunkToSend, Grant, Links};
 use crate::next_hops::{Branch, Divisions, NextHops, Spread};
@@ -27,6 +29,14 @@ pub(super) struct Proxy {
     policy: ProxyPolicy,
     pauses: Pauses,
     store: ProxyStore,
+    shelf: Shelf,
+    wall: WallClock,
+    // Chunks that are forwarded as soon as they have been read from the disk.
+    to_forward: BTreeSet<StoreId>,
+    // Open destinations whose chunks are read when others have been.
+    unread: BTreeSet<Guid>,
+    // When the disk is asked again, after it could not read.
+    reads_again: Time,
     // Open destinations, which have a responsive next hop: their stored chunks are sent as their
     // hops have room.
     open: BTreeMap<Guid, NextHops>,
@@ -48,11 +58,17 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
-    pub(super) fn new(limits: StoreLimits, policy: ProxyPolicy, rng: &mut SeededRng) -> Proxy {
+    pub(super) fn new(config: &RouterConfig, rng: &mut SeededRng) -> Proxy {
+        let policy = config.proxy;
         Proxy {
             policy,
             pauses: Pauses::new(policy.storage_timer, SeededRng::new(rng.next_word())),
-            store: ProxyStore::new(limits, rng),
+            store: ProxyStore::new(config.store, rng),
+            shelf: Shelf::default(),
+            wall: config.wall,
+            to_forward: BTreeSet::new(),
+            unread: BTreeSet::new(),
+            reads_again: Time::ZERO,
             open: BTreeMap::new(),
             by_port: BTreeSet::new(),
             opened: BTreeSet::new(),
@@ -114,13 +130,17 @@ impl Proxy {
             Some(_) => None,
             None => request_key(&chunk, None),
         };
-        match self.store.store(now, origin, chunk) {
+        match self.store.store(now, origin, chunk, &outgoing.room) {
             Stored::Held(id, evicted) => {
                 effects.counters.chunks_stored += 1;
                 for (id, chunk) in evicted {
                     self.note_evicted(id, &chunk, effects);
                 }
-                if let Some((key, index)) = notice {
+                self.write(now, id, effects);
+                // With a disk, its source is told once it is there.
+                if !self.shelf.is_there()
+                    && let Some((key, index)) = notice
+                {
                     self.notices.note(key, index, effects);
                 }
                 // Who asked learns that the source is away, rather than that nothing comes.
@@ -255,7 +275,7 @@ impl Proxy {
 
     /// Returns true if so many bytes fit into the storage, and nothing is evicted for them.
     fn has_room_for(&self, size: u64) -> bool {
-        self.store.bytes() + self.store.leaving_bytes() + size <= self.store.limits().total
+        self.store.bytes_to_keep() + self.store.leaving_bytes() + size <= self.store.limits().total
     }
 
     /// A flow that comes in on `from` is stored: what is granted there, until nothing of it is stored, or, of
@@ -347,8 +367,13 @@ impl Proxy {
         Some((chunk, room))
     }
 
-    /// Removes a chunk that is forwarded: it counts in the storage until the next hop has it.
+    /// Removes a chunk that is forwarded: it counts in the storage until the next hop has it. One that is
+    /// on the disk only is read first.
     fn take_to_send(&mut self, id: StoreId) -> Option<ChunkToSend> {
+        if !self.store.is_in_memory(id) {
+            self.to_forward.insert(id);
+            return None;
+        }
         let origin = self.store.owner(id);
         let (chunk, room) = self.take(id)?;
         Some(ChunkToSend {

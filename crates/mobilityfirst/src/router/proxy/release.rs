@@ -60,6 +60,10 @@ impl Proxy {
             self.stop_waiting(destination, effects);
             return false;
         };
+        if !self.store.is_in_memory(id) {
+            self.read_ahead(now, &destination);
+            return false;
+        }
         let branches = self.branches_with_room(id, &hops, links, divisions);
         if !branches.is_empty() {
             self.release_one(now, id, &branches, &hops, links, effects);
@@ -131,6 +135,7 @@ impl Proxy {
             return;
         };
         effects.counters.chunks_released += 1;
+        self.read_ahead(now, &outgoing.chunk.header.destination);
         let flow = outgoing.chunk.flow();
         self.go_on(&flow, effects);
         let hops: NextHops = branches.iter().copied().collect();
