@@ -24,6 +24,7 @@
 //! | `Holders` | which addresses of a host's record count |
 //! | `Routes` | static routes and the default route |
 //! | `Proxy` | the storage, open destinations, copies of chunks in an unresponsive neighbour's hop, notices |
+//! | `Fetches` | clients that take copies, wait for what others fetch, or fetch |
 //! | `Said` | the bound of the messages that the router originates |
 //! | [`Observer`] | sees content in transit |
 //!
@@ -34,8 +35,10 @@
 #[cfg(test)]
 mod announcers;
 mod attach;
+mod cache;
 mod config;
 mod effects;
+mod fetches;
 mod followed;
 mod forward;
 mod hearsay;
@@ -81,6 +84,7 @@ use crate::wire::{
 use attach::{Attachments, outcome};
 pub use config::{NextHop, ProxyPolicy, Route, RouterConfig};
 use effects::{Action, Effects};
+use fetches::Fetches;
 use holders::Holders;
 use names::{Names, PART_INTERVAL};
 use proxy::Proxy;
@@ -113,6 +117,8 @@ enum Timer {
     Followed,
     /// The pass over destinations of stored chunks goes on.
     Review,
+    /// Clients may wait for chunks that nobody fetches any more.
+    Fetches,
 }
 
 /// A MobilityFirst router as a state machine: its parts, and their connection.
@@ -130,6 +136,7 @@ pub struct Router {
     routes: Routes,
     divisions: Divisions,
     proxy: Proxy,
+    fetches: Fetches,
     said: Said,
     programs: Programs,
     observer: Option<Box<dyn Observer>>,
@@ -176,6 +183,7 @@ impl Router {
             routes: Routes::new(config.guid, config.routes.clone(), config.default_route),
             divisions: Divisions::new(config.split.scheduler, rng.next_word()),
             proxy,
+            fetches: Fetches::default(),
             said,
             programs: Programs::default(),
             observer: None,
@@ -258,15 +266,18 @@ impl Router {
                 self.handle_resolver_event(now, event);
                 continue;
             }
+            let gained = self.links.neighbours.take_gained();
+            self.fetches.note_gained(&gained);
             let released = self.proxy.release_stored(
                 now,
+                &gained,
                 &mut self.links,
                 &mut self.divisions,
                 &mut self.effects,
             );
             self.carry_out(now);
             let told = self.proxy.send_notices(self.config.guid, &mut self.effects);
-            if !released && !told {
+            if !released && !told && !self.send_copy(now) {
                 return;
             }
         }
@@ -458,6 +469,7 @@ impl Router {
                 }
             }
             Timer::Review => self.go_on_with_review(now),
+            Timer::Fetches => self.check_fetches(now),
             Timer::Lifetime => self.proxy.drop_expired(now, &mut self.effects),
             Timer::Holds => {
                 let due = self.links.neighbours.take_due_renewals(now);
@@ -642,6 +654,7 @@ impl Machine for Router {
                     Timer::RegisterAgain => "records to register again",
                     Timer::Followed => "an idle destination",
                     Timer::Review => "destinations that are left to be looked at",
+                    Timer::Fetches => "clients that wait for what others fetch",
                 },
             )
         });

@@ -516,6 +516,11 @@ pub struct StorageSection {
     /// Memory for the stored chunks of one flow.
     #[schemars(with = "String")]
     pub per_flow: ByteSize,
+    /// Memory for verified copies of the content that passes, from which this router answers requests of
+    /// all clients. It is a part of `total`, and gives way to stored chunks. `"0 B"`: no copies, and no chunk
+    /// is verified here.
+    #[schemars(with = "String")]
+    pub cache: ByteSize,
     /// How long a chunk is stored.
     #[schemars(with = "String")]
     pub lifetime: Span,
@@ -538,6 +543,7 @@ impl Default for StorageSection {
         StorageSection {
             total: ByteSize(1 << 30),
             per_flow: ByteSize(256 << 20),
+            cache: ByteSize(0),
             lifetime: Span(Duration::from_secs(3600)),
             storage_timer: Span(policy.storage_timer),
             proactive: policy.proactive,
@@ -561,6 +567,7 @@ impl StorageSection {
         StoreLimits {
             total: self.total.0,
             per_flow: self.per_flow.0,
+            cache: self.cache.0,
             lifetime: self.lifetime.0,
         }
     }

@@ -11,12 +11,13 @@ use whimbrel_link::Room;
 use super::effects::{Action, Effects};
 use super::notices::{Notices, notice_key, request_key};
 use super::pauses::Pauses;
+use super::store::copies::{CopyKey, Keeping};
 use super::store::{ENTRY_BYTES, ProxyStore, StoreId, StoreLimits, Stored};
 use super::{ProxyPolicy, Timer};
 use crate::chunk::{Chunk, Flow};
 use crate::links::{Carried, ChunkToSend, Grant, Links};
 use crate::next_hops::{Branch, Divisions, NextHops, Spread};
-use crate::wire::{DropReason, NetworkHeader, Notice, Request, ServiceId};
+use crate::wire::{Data, DropReason, NetworkHeader, Notice, Request, ServiceId};
 
 /// Maximum of flows to absent destinations that neighbours are known to have been told of; beyond it they
 /// are told with each chunk.
@@ -69,6 +70,16 @@ impl Proxy {
         &self.store
     }
 
+    /// Takes a copy of a proven chunk.
+    pub(super) fn keep_copy(&mut self, chunk: &Chunk, data: &Data, keeping: Keeping) -> bool {
+        self.store.keep_copy(chunk, data, keeping)
+    }
+
+    /// Returns a copy and its room.
+    pub(super) fn copy(&mut self, key: &CopyKey) -> Option<(&Chunk, Room)> {
+        self.store.copy(key)
+    }
+
     /// Destinations of stored chunks.
     pub(super) fn waiting(&self) -> &BTreeSet<Guid> {
         &self.waiting
@@ -119,6 +130,9 @@ impl Proxy {
                 effects.counters.chunks_stored += 1;
                 for (id, chunk) in evicted {
                     self.note_evicted(id, &chunk, effects);
+                }
+                for chunk in self.store.take_lost_copies() {
+                    self.note_drop(&chunk, DropReason::Evicted, effects);
                 }
                 if let Some((key, index)) = notice {
                     self.notices.note(key, index, effects);
@@ -255,7 +269,7 @@ impl Proxy {
 
     /// Returns true if so many bytes fit into the storage, and nothing is evicted for them.
     fn has_room_for(&self, size: u64) -> bool {
-        self.store.bytes() + self.store.leaving_bytes() + size <= self.store.limits().total
+        self.store.memory_bytes() + self.store.leaving_bytes() + size <= self.store.limits().total
     }
 
     /// A flow that comes in on `from` is stored: what is granted there, until nothing of it is stored, or, of
@@ -307,10 +321,10 @@ impl Proxy {
     /// No receiver of a flow wants a content any more: its stored chunks are removed.
     pub(super) fn purge(&mut self, flow: &Flow, content: &Guid, effects: &mut Effects) {
         for id in self.store.ids_of(flow) {
-            let stored = self.store.get(id).and_then(|(chunk, _)| chunk.data());
-            if stored.is_some_and(|data| data.content == *content) {
+            let stored = self.store.get(id);
+            if stored.is_some_and(|it| it.content == Some(*content)) {
                 self.recall(id, effects);
-                self.take(id);
+                self.discard(id);
                 effects.counters.chunks_unwanted += 1;
             }
         }
@@ -340,7 +354,14 @@ impl Proxy {
         }
     }
 
-    /// Removes a chunk from the storage; its flow has room again.
+    /// Drops a stored chunk, whether its bytes are in memory or not; its flow has room again.
+    fn discard(&mut self, id: StoreId) {
+        if let Some(flow) = self.store.discard(id) {
+            self.note_room(&flow);
+        }
+    }
+
+    /// Removes a chunk from the storage; its flow has room again. `None` while its bytes are on a disk.
     fn take(&mut self, id: StoreId) -> Option<(Chunk, Room)> {
         let (chunk, room) = self.store.take(id)?;
         self.note_room(&chunk.flow());
@@ -372,7 +393,7 @@ impl Proxy {
         for carried in self.lingering_on(port) {
             if let Some(id) = self.lingering.remove(&carried) {
                 self.lingering_ids.remove(&id);
-                self.take(id);
+                self.discard(id);
             }
         }
     }
@@ -381,7 +402,7 @@ impl Proxy {
     pub(super) fn forget_lingering(&mut self, carried: Carried) {
         if let Some(id) = self.lingering.remove(&carried) {
             self.lingering_ids.remove(&id);
-            self.take(id);
+            self.discard(id);
         }
     }
 
@@ -576,9 +597,8 @@ impl Proxy {
             destination: notice.destination,
         };
         for id in self.store.ids_of(&flow) {
-            let stored = self.store.get(id).and_then(|(chunk, _)| chunk.data());
-            let wanted = stored.is_some_and(|data| {
-                data.content == notice.content && notice.chunks.contains(data.index)
+            let wanted = self.store.get(id).is_some_and(|it| {
+                it.content == Some(notice.content) && notice.chunks.contains(it.index)
             });
             if !wanted || self.lingering_ids.contains_key(&id) {
                 continue;
