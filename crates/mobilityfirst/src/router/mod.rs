@@ -36,6 +36,8 @@
 mod announcers;
 mod attach;
 mod cache;
+#[cfg(test)]
+mod cached;
 mod config;
 mod effects;
 mod fetches;

@@ -353,6 +353,11 @@ impl ProxyStore {
         self.copies.all_bytes()
     }
 
+    #[cfg(test)]
+    pub(super) fn set_total(&mut self, total: u64) {
+        self.limits.total = total;
+    }
+
     /// Returns the copies.
     pub(super) fn copies(&self) -> &Copies {
         &self.copies

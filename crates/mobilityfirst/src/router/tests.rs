@@ -147,7 +147,7 @@ impl Net {
         Net::with_config(names, RouterConfig { routes, ..config() })
     }
 
-    fn with_config(names: &[Guid], config: RouterConfig) -> Net {
+    pub(super) fn with_config(names: &[Guid], config: RouterConfig) -> Net {
         let chosen: Vec<PortOrigin> = (0..)
             .map(PortOrigin::Configured)
             .take(names.len())

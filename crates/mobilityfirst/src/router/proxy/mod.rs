@@ -70,6 +70,11 @@ impl Proxy {
         &self.store
     }
 
+    #[cfg(test)]
+    pub(super) fn set_total(&mut self, total: u64) {
+        self.store.set_total(total);
+    }
+
     /// Takes a copy of a proven chunk.
     pub(super) fn keep_copy(&mut self, chunk: &Chunk, data: &Data, keeping: Keeping) -> bool {
         self.store.keep_copy(chunk, data, keeping)
