@@ -142,6 +142,9 @@ fn answer(copy: &Chunk, asked: &NetworkHeader) -> Chunk {
     header.source_address = was.source_address;
     header.destination_address = asked.source_address;
     header.extensions.request = asked.extensions.request;
+    if asked.source == was.destination {
+        header.extensions.offer = was.extensions.offer;
+    }
     let message = copy.message.clone();
     Chunk { header, message }
 }

@@ -184,7 +184,7 @@ impl Fetches {
         }
         let mut asked = request.clone().in_chunks_of(chunk_log2);
         let ready = match known == Some(chunk_log2) {
-            true => copies.among(&content, &asked.chunks),
+            true => copies.among(&content, &client, &asked.chunks),
             false => ChunkRanges::default(),
         };
         let mut rest = asked.chunks.clone();

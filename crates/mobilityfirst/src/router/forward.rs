@@ -113,7 +113,10 @@ impl Router {
             let source = outgoing.chunk.header.source;
             let from = (from, self.links.source_of(from));
             self.names.note_data(now, source, from, &data);
+            self.keep_for_producer(now, from.0, &mut outgoing.chunk, &data);
             self.copy_passing(now, &outgoing.chunk, &data);
+        } else {
+            self.free_kept(&outgoing.chunk);
         }
         if self.observe(now, &outgoing.chunk) {
             // It is for this router.

@@ -39,6 +39,7 @@ mod cache;
 #[cfg(test)]
 mod cached;
 mod config;
+mod delegation;
 mod effects;
 mod fetches;
 mod followed;
@@ -336,7 +337,11 @@ impl Router {
             }
             LinkEvent::Restarted(_, handed) => {
                 for handed in handed {
-                    self.say(now, notices::lost(self.config.guid, handed));
+                    let had_chunks = !handed.chunks.is_empty();
+                    let handed = self.send_kept_again(now, handed);
+                    if !had_chunks || !handed.chunks.is_empty() {
+                        self.say(now, notices::lost(self.config.guid, handed));
+                    }
                 }
             }
             LinkEvent::Received { port, bytes, room } => self.handle_chunk(now, port, &bytes, room),

@@ -47,6 +47,10 @@ pub struct RouterCounters {
     pub copies_sent: u64,
     /// See `copies_sent`.
     pub copy_bytes_sent: u64,
+    /// Copies kept for producers, and those of them that are needed no longer.
+    pub chunks_kept: u64,
+    /// See `chunks_kept`.
+    pub kept_freed: u64,
     /// Requests and NACKs that ended here, because all that they ask for is on its way from here.
     pub requests_absorbed: u64,
     /// Changed bindings that the name service pushed.

@@ -22,7 +22,7 @@ use whimbrel_link::{Pool, Room};
 
 use crate::chunk::{Chunk, Flow, Message};
 use crate::next_hops::Spread;
-use crate::wire::{Data, NetworkHeader};
+use crate::wire::{Data, NetworkHeader, Request};
 use copies::{Copies, CopyKey, Keeping};
 
 /// Identifies one stored chunk; never reused.
@@ -281,10 +281,7 @@ impl ProxyStore {
         let (flow, size) = (entry.flow(), entry.charge());
         let hasher = self.hasher;
         let list = || LinkedHashMap::with_hasher(hasher);
-        let wanted = header
-            .extensions
-            .lifetime_ms
-            .map(|ms| Duration::from_millis(ms.into()));
+        let wanted = header.extensions.lifetime();
         self.lifetimes.set(
             id,
             *now + wanted.map_or(self.limits.lifetime, |life| life.min(self.limits.lifetime)),
@@ -346,6 +343,16 @@ impl ProxyStore {
         let held = self.memory_bytes() + self.leaving_bytes() + self.copies.all_bytes();
         let free = self.limits.total.saturating_sub(held);
         self.copies.insert(chunk, data, keeping, free)
+    }
+
+    /// Drops one kept copy whose time is over. Returns false if there is none.
+    pub(super) fn drop_expired_copy(&mut self, now: Time) -> bool {
+        self.copies.take_expired(now).is_some()
+    }
+
+    /// Frees the kept copies that their receiver acknowledges; returns how many.
+    pub(super) fn free_kept(&mut self, header: &NetworkHeader, ack: &Request) -> u64 {
+        self.copies.free_kept(header, ack)
     }
 
     /// Returns the bytes of copies.
@@ -527,9 +534,11 @@ impl ProxyStore {
         Some((id, self.remove(id)?))
     }
 
-    /// When [`ProxyStore::take_expired`] will next return a chunk.
+    /// When the next chunk expires.
     pub fn next_expiry(&self) -> Option<Time> {
-        self.lifetimes.next().map(|(at, _)| at)
+        let stored = self.lifetimes.next().map(|(at, _)| at);
+        let kept = self.copies.next_expiry();
+        stored.into_iter().chain(kept).min()
     }
 
     /// Returns the oldest chunk for a destination.

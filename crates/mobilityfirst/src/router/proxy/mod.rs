@@ -9,12 +9,13 @@ use whimbrel_core::{Guid, PortId, SeededRng, Time};
 use whimbrel_link::Room;
 
 use super::effects::{Action, Effects};
-use super::notices::{Notices, notice_key, request_key};
+use super::notices::{Notices, What, notice_key, request_key};
 use super::pauses::Pauses;
 use super::store::copies::{CopyKey, Keeping};
 use super::store::{ENTRY_BYTES, ProxyStore, StoreId, StoreLimits, Stored};
 use super::{ProxyPolicy, Timer};
 use crate::chunk::{Chunk, Flow};
+use crate::handed::HandedOver;
 use crate::links::{Carried, ChunkToSend, Grant, Links};
 use crate::next_hops::{Branch, Divisions, NextHops, Spread};
 use crate::wire::{Data, DropReason, NetworkHeader, Notice, Request, ServiceId};
@@ -95,6 +96,24 @@ impl Proxy {
         self.notices.note_drop(chunk, reason, effects);
     }
 
+    /// Queues the notice to a producer that a copy of its chunk is kept.
+    pub(super) fn note_kept(&mut self, chunk: &Chunk, effects: &mut Effects) {
+        if let Some((key, index)) = notice_key(chunk, What::Kept) {
+            self.notices.note(key, index, effects);
+        }
+    }
+
+    /// Frees the kept copies that their receiver acknowledges; returns how many.
+    pub(super) fn free_kept(&mut self, header: &NetworkHeader, ack: &Request) -> u64 {
+        self.store.free_kept(header, ack)
+    }
+
+    /// Returns the kept copies of chunks that a neighbour has lost, with their indices and room.
+    pub(super) fn kept_of(&self, handed: &HandedOver) -> Vec<(Chunk, u32, Room)> {
+        let kept = self.store.copies().kept_of(handed);
+        kept.collect()
+    }
+
     /// Sends the notices of the router `from`. Returns true if there were any.
     pub(super) fn send_notices(&mut self, from: Guid, effects: &mut Effects) -> bool {
         let mut told = false;
@@ -125,7 +144,7 @@ impl Proxy {
         chunk.header.destination_address = Guid::NONE;
         chunk.header.extensions.via = None;
         chunk.header.extensions.addresses.clear();
-        let (destination, notice) = (chunk.header.destination, notice_key(&chunk, None));
+        let (destination, notice) = (chunk.header.destination, notice_key(&chunk, What::Stored));
         let request = match notice {
             Some(_) => None,
             None => request_key(&chunk, None),
@@ -580,6 +599,10 @@ impl Proxy {
             self.note_room(&chunk.flow());
             self.go_on(&chunk.flow(), effects);
             self.note_drop(&chunk, DropReason::Lifetime, effects);
+        }
+        // Its producer has asked for no longer.
+        while self.store.drop_expired_copy(now) {
+            effects.counters.kept_freed += 1;
         }
         if let Some(expiry) = self.store.next_expiry() {
             effects.push(Action::Set(Timer::Lifetime, expiry));

@@ -12,7 +12,8 @@ use whimbrel_link::{Pool, Room};
 
 use super::{ENTRY_BYTES, MAX_LOOKED_AT, Purpose};
 use crate::chunk::Chunk;
-use crate::wire::{ChunkRanges, Data};
+use crate::handed::HandedOver;
+use crate::wire::{ChunkRanges, Data, NetworkHeader, Request};
 
 /// A copy's place: content and index.
 pub(in crate::router) type CopyKey = (Guid, u32);
@@ -24,6 +25,8 @@ struct Copy {
     room: Room,
     purpose: Purpose,
     expires: Option<Time>,
+    // Who alone may have it: what is offered to one receiver is not for others.
+    receiver: Option<Guid>,
 }
 
 /// The copies of one content.
@@ -137,15 +140,21 @@ impl Copies {
         of.is_some_and(|of| of.count == Some(of.chunks.len() as u32))
     }
 
-    /// Returns the copies among these chunks, of the size of the content's copies: of 4,096 at most.
-    pub(in crate::router) fn among(&self, content: &Guid, asked: &ChunkRanges) -> ChunkRanges {
+    /// Returns the copies among these chunks that a client may have, of the size of the content's copies: of
+    /// 4,096 at most.
+    pub(in crate::router) fn among(
+        &self,
+        content: &Guid,
+        client: &Guid,
+        asked: &ChunkRanges,
+    ) -> ChunkRanges {
         let mut here = ChunkRanges::default();
         let Some(of) = self.by_content.get(content) else {
             return here;
         };
-        let indices = asked
-            .iter()
-            .flat_map(|range| of.chunks.range(range).map(|(index, _)| *index));
+        let copies = asked.iter().flat_map(|range| of.chunks.range(range));
+        let copies = copies.filter(|(_, copy)| copy.receiver.is_none_or(|only| only == *client));
+        let indices = copies.map(|(index, _)| *index);
         indices
             .take(MAX_LOOKED_AT)
             .for_each(|index| here.insert(index));
@@ -170,6 +179,8 @@ impl Copies {
         mut free: u64,
     ) -> bool {
         let (key, size) = ((data.content, data.index), size_of(chunk));
+        let header = &chunk.header;
+        let receiver = header.extensions.offer.map(|_| header.destination);
         match self.chunk_log2(&data.content) {
             Some(here) if here < data.chunk_log2 => return false,
             Some(here) if here > data.chunk_log2 => free += self.forget(&data.content),
@@ -177,6 +188,8 @@ impl Copies {
         }
         if let Some(copy) = self.copy_mut(&key) {
             if copy.purpose == Purpose::Kept || keeping.purpose == Purpose::Cached {
+                // Whoever fetches it by its name knows that.
+                copy.receiver = copy.receiver.filter(|_| receiver.is_some());
                 return true;
             }
             free += self.remove(&key);
@@ -202,6 +215,7 @@ impl Copies {
             room: self.pool.hold(size),
             purpose: keeping.purpose,
             expires: keeping.expires,
+            receiver,
         };
         of.chunks.insert(data.index, copy);
         match is_cached {
@@ -248,24 +262,43 @@ impl Copies {
         self.by_content.get(content)?.chunks.get(index)?.expires
     }
 
-    /// Returns the kept copies among these chunks that come from `source`.
-    pub(in crate::router) fn kept_for(
-        &self,
-        source: &Guid,
-        content: &Guid,
-        chunks: &ChunkRanges,
-    ) -> ChunkRanges {
-        let mut kept = ChunkRanges::default();
-        let Some(of) = self.by_content.get(content) else {
-            return kept;
+    /// Frees the kept copies of what a source has sent to this receiver alone, and that it acknowledges.
+    pub(super) fn free_kept(&mut self, header: &NetworkHeader, ack: &Request) -> u64 {
+        let Some(of) = self.by_content.get(&ack.content) else {
+            return 0;
         };
-        let is_meant =
-            |copy: &Copy| copy.purpose == Purpose::Kept && copy.chunk.header.source == *source;
-        for range in chunks.iter() {
-            let copies = of.chunks.range(range).filter(|(_, copy)| is_meant(copy));
-            copies.for_each(|(index, _)| kept.insert(*index));
+        let is_meant = |copy: &Copy| {
+            let was = &copy.chunk.header;
+            copy.purpose == Purpose::Kept
+                && copy.receiver == Some(header.source)
+                && was.source == header.destination
+                && was.extensions.request == header.extensions.request
+        };
+        let Some(parts) = ack.chunk_log2.checked_sub(of.chunk_log2) else {
+            return 0;
+        };
+        let chunks = ack.chunks.divided(parts);
+        let copies = chunks.iter().flat_map(|range| of.chunks.range(range));
+        let done = copies.filter(|(_, copy)| is_meant(copy));
+        let done: Vec<u32> = done.map(|(index, _)| *index).collect();
+        for index in &done {
+            self.remove(&(ack.content, *index));
         }
-        kept
+        done.len() as u64
+    }
+
+    /// Returns the kept copies of chunks that a neighbour has lost, with their indices and room.
+    pub(in crate::router) fn kept_of(
+        &self,
+        handed: &HandedOver,
+    ) -> impl Iterator<Item = (Chunk, u32, Room)> {
+        let of = self.by_content.get(&handed.content).into_iter();
+        let ranges = of.flat_map(|of| handed.chunks.iter().map(move |range| (of, range)));
+        let copies = ranges.flat_map(|(of, range)| of.chunks.range(range));
+        let is_meant =
+            |copy: &&Copy| copy.purpose == Purpose::Kept && copy.chunk.flow() == handed.flow;
+        let kept = copies.filter(move |(_, copy)| is_meant(copy));
+        kept.map(|(index, copy)| (copy.chunk.clone(), *index, copy.room.clone()))
     }
 
     /// Returns the bytes that are kept for a producer.
