@@ -57,6 +57,7 @@ fn config() -> RouterConfig {
         hop,
         buffer_packets: BUFFER_PACKETS,
         store: StoreLimits {
+            cache: 0,
             total: 2 << 20,
             per_flow: 256 << 10,
             lifetime: Duration::from_secs(3600),

@@ -40,6 +40,8 @@ pub struct PushOptions {
     pub lifetime: Option<Duration>,
     /// The size of chunks; `None` for such as the path affords.
     pub chunk_size: Option<ChunkSize>,
+    /// Ask the access router to keep a copy of every chunk, and to answer for them.
+    pub delegate: bool,
     /// Wait until the receiver has everything, and not only the network.
     pub until_delivered: bool,
     /// Give up after this long.
@@ -169,7 +171,8 @@ impl<'a> Pushing<'a> {
     }
 
     fn is_over(&self, progress: &PushProgress) -> bool {
-        let taken = progress.state == SendState::Taken && !self.options.until_delivered;
+        let is_taken = matches!(progress.state, SendState::Taken | SendState::Kept);
+        let taken = is_taken && !self.options.until_delivered;
         taken || progress.state.is_final() || self.lost.contains(&progress.content)
     }
 
@@ -237,6 +240,10 @@ impl<'a> Pushing<'a> {
             let (Some(item), Some(content), false) = (item, content, self.is_over(progress)) else {
                 continue;
             };
+            if self.options.delegate {
+                let (content, is_on) = (progress.content, true);
+                client.send(&LocalRequest::Delegate { content, is_on })?;
+            }
             let lifetime = self.options.lifetime.unwrap_or_default().as_millis();
             client.send(&LocalRequest::Send(SendContent {
                 request: *number,

@@ -190,6 +190,8 @@ pub struct Shelf {
     cache: Option<PathBuf>,
     /// The bytes of packs held in memory.
     held: usize,
+    /// The access router is to keep copies.
+    delegates: bool,
 }
 
 /// Called with a file and the number of its bytes that have been hashed.
@@ -213,6 +215,7 @@ impl Shelf {
             items: BTreeMap::new(),
             cache,
             held: 0,
+            delegates: false,
         }
     }
 
@@ -323,10 +326,21 @@ impl Shelf {
         Ok((tree, stamp))
     }
 
+    /// Has the access router keep copies of what it forwards of the shelf, and answer for them.
+    pub fn delegate(&mut self) {
+        self.delegates = true;
+    }
+
     /// Returns the requests that publish everything on the shelf.
     pub fn offers(&self) -> impl Iterator<Item = LocalRequest> {
         let contents = self.items.iter();
-        contents.map(|(name, item)| LocalRequest::Publish(item.publish(*name)))
+        let published = contents.map(|(name, item)| LocalRequest::Publish(item.publish(*name)));
+        let delegated = self.items.keys().filter(|_| self.delegates);
+        let delegated = delegated.map(|content| LocalRequest::Delegate {
+            content: *content,
+            is_on: true,
+        });
+        published.chain(delegated)
     }
 
     /// Returns a content as it is published or sent.

@@ -42,6 +42,10 @@ pub(crate) struct PushArguments {
     /// stores
     #[arg(long, value_name = "DURATION", value_parser = Span::with_unit)]
     lifetime: Option<Span>,
+    /// Ask the access router to keep a copy until the receiver has it, and to send again what gets lost on the
+    /// way: this machine may be switched off
+    #[arg(long)]
+    delegate: bool,
     #[command(flatten)]
     access: HostAccess,
     /// Print lines of JSON
@@ -182,6 +186,7 @@ fn deliver(
         destination: sending.to,
         lifetime: sending.lifetime.map(|span| span.0),
         chunk_size,
+        delegate: sending.delegate,
         until_delivered: sending.wait,
         timeout: sending.timeout.map(|span| span.0),
     };
@@ -303,7 +308,7 @@ impl PushReport<'_> {
                     self.say(&format!("{what}: {length} bytes, the receiver has them"));
                     continue;
                 }
-                SendState::Taken if progress.stored > 0 => {
+                SendState::Taken | SendState::Kept if progress.stored > 0 => {
                     self.say(&format!(
                         "{what}: {length} bytes, the network has them: the receiver is away, and gets them when it comes"
                     ));
@@ -311,6 +316,12 @@ impl PushReport<'_> {
                 }
                 SendState::Taken => {
                     self.say(&format!("{what}: {length} bytes, the network has them"));
+                    continue;
+                }
+                SendState::Kept => {
+                    self.say(&format!(
+                        "{what}: {length} bytes, the network has them, and the access router keeps a copy"
+                    ));
                     continue;
                 }
                 SendState::Leaving => "it can no longer be read, and was not sent whole",

@@ -133,6 +133,8 @@ impl Host {
             header.extensions.offer = Some(unrequested.offer);
             header.extensions.lifetime_ms = unrequested.lifetime_ms;
         }
+        header.extensions.delegate =
+            ready.way == Way::Uplink && self.uploads.delegates(&ready.data.content);
         let data = Transport::Data(ready.data);
         self.send(ready.way, Chunk::of_transport(header, &data))
     }

@@ -251,6 +251,9 @@ impl Host {
             } => self.messages.send(destination, channel, payload, effects),
             LocalRequest::Listen { channel } => self.messages.listen(app, channel, effects),
             LocalRequest::Send(send) => self.send_content(now, app, &send),
+            LocalRequest::Delegate { content, is_on } => {
+                self.uploads.delegate(app, content, is_on, effects)
+            }
             LocalRequest::TakeOffers => self.inbox.listen(app, effects),
             LocalRequest::Accept(accept) => self.accept_offer(now, app, &accept),
             LocalRequest::Settle {
@@ -412,6 +415,9 @@ impl Host {
         match event {
             LinkEvent::Up { port, new_run, .. } if self.uplinks.has(port) => {
                 self.registration.forget_challenge(port, new_run);
+                if let Some(router) = self.links.neighbour(port).filter(|_| new_run) {
+                    self.uploads.note_forgotten(&router);
+                }
                 let uplink = self.uplink();
                 self.downloads
                     .resume_transfers(now, &uplink, &mut self.effects);

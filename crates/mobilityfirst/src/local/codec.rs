@@ -83,6 +83,11 @@ impl LocalRequest {
                 out.extend_from_slice(content.as_bytes());
                 out.push(verdict.code());
             }
+            LocalRequest::Delegate { content, is_on } => {
+                out.push(18);
+                out.extend_from_slice(content.as_bytes());
+                out.push(u8::from(*is_on));
+            }
             LocalRequest::Withdraw { content } => {
                 out.push(4);
                 out.extend_from_slice(content.as_bytes());
@@ -154,6 +159,10 @@ impl LocalRequest {
             3 => LocalRequest::Publish(read_publish(&mut reader)?),
             14 => LocalRequest::Send(SendContent::read(&mut reader)?),
             15 => LocalRequest::TakeOffers,
+            18 => LocalRequest::Delegate {
+                content: reader.guid()?,
+                is_on: flag(reader.u8()?)?,
+            },
             16 => {
                 let id = OfferId::read(&mut reader)?;
                 let get = read_get(frame, reader)?;

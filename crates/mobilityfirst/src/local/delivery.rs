@@ -58,6 +58,8 @@ pub enum SendState {
     Taken,
     /// The receiver has it.
     Delivered,
+    /// As [`SendState::Taken`], and the access router keeps a copy of every chunk.
+    Kept,
     /// Refused: see [`DropReason::NotAccepted`].
     NotAccepted,
     /// Refused: see [`DropReason::TooLong`].
@@ -76,6 +78,7 @@ codes!(SendState, "state of a sent content", {
     TooLong = 4,
     InboxFull = 5,
     Unusable = 6,
+    Kept = 7,
 });
 
 impl SendState {
@@ -92,7 +95,10 @@ impl SendState {
 
     /// Returns true if nothing follows.
     pub fn is_final(self) -> bool {
-        !matches!(self, SendState::Leaving | SendState::Taken)
+        !matches!(
+            self,
+            SendState::Leaving | SendState::Taken | SendState::Kept
+        )
     }
 }
 

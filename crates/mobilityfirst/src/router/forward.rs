@@ -113,6 +113,10 @@ impl Router {
             let source = outgoing.chunk.header.source;
             let from = (from, self.links.source_of(from));
             self.names.note_data(now, source, from, &data);
+            self.keep_for_producer(now, from.0, &mut outgoing.chunk, &data);
+            self.copy_passing(now, &outgoing.chunk, &data);
+        } else {
+            self.free_kept(&outgoing.chunk);
         }
         if self.observe(now, &outgoing.chunk) {
             // It is for this router.
@@ -160,6 +164,7 @@ impl Router {
             .subtract_taken(now, from, &asks, request);
         self.proxy
             .subtract_stored(now, &chunk.header.source, request, &mut self.effects);
+        self.subtract_copies(now, from, &chunk.header, request);
         if *request == was {
             return false;
         }
@@ -254,6 +259,7 @@ impl Router {
         let Some((flow, content)) = chunk.stops() else {
             return;
         };
+        self.fetches.stop(&flow.destination, &content);
         let is_meant = |chunk: &Chunk| chunk.data().is_some_and(|data| data.content == content);
         let purged = self.links.purge(now, from, &flow, is_meant);
         self.effects.counters.chunks_unwanted += purged as u64;

@@ -25,6 +25,7 @@
 //! | `Routes` | static routes and the default route |
 //! | `Shelf` | the disk below the storage, and what is written to and read from it |
 //! | `Proxy` | the storage, open destinations, copies of chunks in an unresponsive neighbour's hop, notices |
+//! | `Fetches` | clients that take copies, wait for what others fetch, or fetch |
 //! | `Said` | the bound of the messages that the router originates |
 //! | [`Observer`] | sees content in transit |
 //!
@@ -35,8 +36,13 @@
 #[cfg(test)]
 mod announcers;
 mod attach;
+mod cache;
+#[cfg(test)]
+mod cached;
 mod config;
+mod delegation;
 mod effects;
+mod fetches;
 mod followed;
 mod forward;
 mod hearsay;
@@ -85,6 +91,7 @@ use crate::wire::{
 use attach::{Attachments, outcome};
 pub use config::{NextHop, ProxyPolicy, Route, RouterConfig};
 use effects::{Action, Effects};
+use fetches::Fetches;
 use holders::Holders;
 use names::{Names, PART_INTERVAL};
 use proxy::Proxy;
@@ -121,6 +128,8 @@ enum Timer {
     Review,
     /// A disk that could not read is asked again.
     Disk,
+    /// Clients may wait for chunks that nobody fetches any more.
+    Fetches,
 }
 
 /// A MobilityFirst router as a state machine: its parts, and their connection.
@@ -138,6 +147,7 @@ pub struct Router {
     routes: Routes,
     divisions: Divisions,
     proxy: Proxy,
+    fetches: Fetches,
     said: Said,
     programs: Programs,
     observer: Option<Box<dyn Observer>>,
@@ -184,6 +194,7 @@ impl Router {
             routes: Routes::new(config.guid, config.routes.clone(), config.default_route),
             divisions: Divisions::new(config.split.scheduler, rng.next_word()),
             proxy,
+            fetches: Fetches::default(),
             said,
             programs: Programs::default(),
             observer: None,
@@ -274,15 +285,18 @@ impl Router {
                 continue;
             }
             let on_disk = self.proxy.settle_disk(now, &mut self.effects);
+            let gained = self.links.neighbours.take_gained();
+            self.fetches.note_gained(&gained);
             let released = self.proxy.release_stored(
                 now,
+                &gained,
                 &mut self.links,
                 &mut self.divisions,
                 &mut self.effects,
             );
             self.carry_out(now);
             let told = self.proxy.send_notices(self.config.guid, &mut self.effects);
-            if !released && !told && !on_disk {
+            if !released && !told && !on_disk && !self.send_copy(now) {
                 return;
             }
         }
@@ -339,7 +353,11 @@ impl Router {
             }
             LinkEvent::Restarted(_, handed) => {
                 for handed in handed {
-                    self.say(now, notices::lost(self.config.guid, handed));
+                    let had_chunks = !handed.chunks.is_empty();
+                    let handed = self.send_kept_again(now, handed);
+                    if !had_chunks || !handed.chunks.is_empty() {
+                        self.say(now, notices::lost(self.config.guid, handed));
+                    }
                 }
             }
             LinkEvent::Received { port, bytes, room } => self.handle_chunk(now, port, &bytes, room),
@@ -475,6 +493,7 @@ impl Router {
                 }
             }
             Timer::Review => self.go_on_with_review(now),
+            Timer::Fetches => self.check_fetches(now),
             Timer::Lifetime => self.proxy.drop_expired(now, &mut self.effects),
             Timer::Disk => self.proxy.read_again(),
             Timer::Holds => {
@@ -661,6 +680,7 @@ impl Machine for Router {
                     Timer::Followed => "an idle destination",
                     Timer::Review => "destinations that are left to be looked at",
                     Timer::Disk => "a disk that could not read",
+                    Timer::Fetches => "clients that wait for what others fetch",
                 },
             )
         });

@@ -40,8 +40,8 @@ pub(super) struct Shelf {
 pub(super) struct Found {
     pub(super) chunk: Chunk,
     pub(super) copy: DiskCopy,
-    /// Size of its message.
-    pub(super) length: u64,
+    /// Bytes of its message.
+    pub(super) size: usize,
     pub(super) expires_ms: u64,
 }
 
@@ -59,11 +59,11 @@ impl Shelf {
     fn adopt(&mut self, entry: &DiskEntry) -> Option<Found> {
         let copy = self.copies.hold(entry.key, entry.length);
         copy.set_written();
-        let (length, chunk) = read_label(&entry.label)?;
+        let (size, chunk) = read_label(&entry.label)?;
         Some(Found {
             chunk,
             copy,
-            length,
+            size,
             expires_ms: entry.expires_ms,
         })
     }
@@ -87,14 +87,14 @@ impl Shelf {
     /// Writes a chunk that [`Shelf::takes`] with this label.
     pub(super) fn write(
         &mut self,
-        chunk: &Chunk,
+        chunk: Chunk,
         label: Bytes,
         expires_ms: u64,
     ) -> Option<DiskCopy> {
         // Their room is counted as free.
         self.forget_dropped();
         let disk = self.disk.as_mut()?;
-        let (front, rest) = chunk.clone().into_pieces();
+        let (front, rest) = chunk.into_pieces();
         let key = DiskKey(self.next);
         self.next += 1;
         let length = (front.len() + rest.len()) as u64;
@@ -179,13 +179,13 @@ pub(super) fn label_of(chunk: &Chunk) -> Bytes {
 }
 
 /// Returns the size of a chunk's message, and the chunk without its payload.
-fn read_label(label: &Bytes) -> Option<(u64, Chunk)> {
+fn read_label(label: &Bytes) -> Option<(usize, Chunk)> {
     let [version, purpose, length @ ..] = *label.first_chunk::<PREFIX>()?;
     if (version, purpose) != (VERSION, FOR_DELIVERY) {
         return None;
     }
     let chunk = Chunk::decode(&label.slice(PREFIX..)).ok()?;
-    Some((u32::from_be_bytes(length).into(), chunk))
+    Some((u32::from_be_bytes(length) as usize, chunk))
 }
 
 /// Returns the bytes that a chunk takes on the disk.

@@ -1,29 +1,33 @@
 //! The in-network proxy's storage [MFTP §3.3].
 //!
+//! An entry is known by its header and its place in a content. Its bytes are in memory, and where the
+//! router has a disk, they are there as well, or there only: then they return to memory before it is sent
+//! ([`ProxyStore::page_in`]). What is on the disk only takes [`ENTRY_BYTES`] of the total, and all its
+//! bytes of its flow's limit.
+//!
 //! "Each (source GUID, destination GUID) pair is limited to have stored content up to a size S."
 //! Beyond the total, chunks of the least recently used flow make room, of the neighbour whose chunks
 //! take the most. Storing, taking and evicting
 //! are O(1) (hash tables and linked lists); only the indexes of lifetimes, of the flows' bytes and of
 //! contents are O(log n).
-//!
-//! A chunk with a written copy on the disk may leave memory; only its header and fields stay. It counts
-//! in its flow as before, and in memory with [`ENTRY_BYTES`].
 
-mod copies;
-#[cfg(test)]
-mod tests;
+pub(super) mod copies;
+mod on_disk;
+mod paging;
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use hashlink::LinkedHashMap;
-use whimbrel_core::{
-    DiskCopy, DiskKey, Guid, KeyedMap, KeyedState, PortId, SeededRng, Time, TimerQueue, keyed_map,
-};
+use whimbrel_core::{Guid, KeyedMap, KeyedState, PortId, SeededRng, Time, TimerQueue, keyed_map};
 use whimbrel_link::{Pool, Room};
 
-use crate::chunk::{Chunk, Flow};
-use copies::StoredCopies;
+use crate::chunk::{Chunk, Flow, Message};
+use crate::next_hops::Spread;
+use crate::wire::{Data, NetworkHeader, Request};
+use copies::{Copies, CopyKey, Keeping};
+use on_disk::OnDisk;
+pub use paging::Restored;
 
 /// Identifies one stored chunk; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,7 +40,7 @@ pub const ENTRY_BYTES: u64 = 2304;
 const MAX_LOOKED_AT: usize = 4096;
 
 /// Chunks among which one is looked for that may leave memory.
-const MAX_SPILLS_LOOKED_AT: usize = 64;
+const MAX_PAGED_LOOKED_AT: usize = 64;
 
 /// Limits of the storage. A chunk counts with its bytes and [`ENTRY_BYTES`].
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +49,8 @@ pub struct StoreLimits {
     pub total: u64,
     /// Bytes of one flow's stored chunks, in memory and on the disk: S of [MFTP §3.3].
     pub per_flow: u64,
+    /// Bytes of cached copies; none if 0. They count in the total, and are evicted first.
+    pub cache: u64,
     /// Storage time of a chunk without a lifetime of its own, and the maximum of that lifetime.
     pub lifetime: Duration,
 }
@@ -60,21 +66,61 @@ pub enum Stored {
     FlowFull(Chunk),
 }
 
+/// Why a router holds a chunk that no next hop is to have now. Where the storage is full the later ones
+/// of this list go first: what is stored is in no other place, a kept copy has its producer behind it,
+/// and a cached one any holder of the content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Purpose {
+    /// For a destination that is away or takes it too slowly [MFTP §3.3].
+    Stored,
+    /// A copy for a producer that has delegated its reliability [MFTP §3.3].
+    Kept,
+    /// A copy for requests of others [MFTP §3.2.1].
+    Cached,
+}
+
 #[derive(Debug)]
 struct Entry {
-    // Without its payload, if that is on the disk only.
-    chunk: Chunk,
+    header: NetworkHeader,
+    body: Body,
+    // Bytes of its message.
+    size: usize,
     // Its memory, and its copy on the disk.
     room: Room,
-    // What it counts with in its flow and for its owner: also what is on the disk.
-    size: u64,
-    in_memory: bool,
     owner: Owner,
     part: Option<Part>,
     // Of a part of a content.
     chunk_log2: u8,
+    spread: Spread,
     stored_at: Time,
     expires: Time,
+}
+
+/// Where the bytes of an entry are.
+#[derive(Debug)]
+enum Body {
+    Memory(Message),
+    /// On the disk only; without the payload.
+    Disk(Message),
+}
+
+/// What is known of a stored chunk without its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredChunk<'a> {
+    /// Its header.
+    pub header: &'a NetworkHeader,
+    /// The content that it is a part of.
+    pub content: Option<Guid>,
+    /// Its index in the content.
+    pub index: u32,
+    /// Bytes of its message.
+    pub size: usize,
+    /// The next hops that it takes.
+    pub spread: Spread,
+    /// When it was stored.
+    pub stored_at: Time,
+    /// False while its bytes are on the disk only.
+    pub is_in_memory: bool,
 }
 
 /// The port that a chunk came in on; none for what this node sends itself.
@@ -96,7 +142,7 @@ struct StoredFlow {
 #[derive(Debug)]
 struct Owned {
     ids: IdList,
-    // Those of them that are in memory.
+    // Those of them whose bytes are in memory.
     in_memory: IdList,
     bytes: u64,
 }
@@ -107,9 +153,13 @@ pub struct ProxyStore {
     limits: StoreLimits,
     // The room of stored chunks, and of those that have left the storage until their next hops have them.
     pool: Pool,
-    // The memory of stored chunks.
     bytes: u64,
-    copies: StoredCopies,
+    // Of these, on the disk only.
+    paged_out: u64,
+    on_disk: OnDisk,
+    copies: Copies,
+    // Kept copies that were evicted for others.
+    lost_copies: Vec<Chunk>,
     next_id: u64,
     entries: KeyedMap<StoreId, Entry>,
     parts: KeyedMap<(Flow, Part), StoreId>,
@@ -127,44 +177,53 @@ pub struct ProxyStore {
     hasher: KeyedState,
 }
 
-/// What is on the disk of a chunk.
-#[derive(Debug)]
-pub struct Restored {
-    /// Its copy.
-    pub copy: DiskCopy,
-    /// Size of its payload, as [`Chunk::size`] has it.
-    pub length: u64,
-    /// How long it is stored still.
-    pub lifetime: Duration,
-}
-
 impl Entry {
-    /// A chunk in memory.
-    fn new(
-        chunk: Chunk,
-        room: Room,
-        size: u64,
-        owner: Owner,
-        stored_at: Time,
-        expires: Time,
-    ) -> Entry {
+    /// An entry in memory.
+    fn new(chunk: Chunk, room: Room, owner: Owner, stored_at: Time, expires: Time) -> Entry {
         let data = chunk.data();
+        let spread = Spread::of_chunk(&chunk);
+        let Chunk { header, message } = chunk;
         Entry {
+            header,
+            size: message.len(),
+            body: Body::Memory(message),
+            room,
+            owner,
             part: data.as_ref().map(|data| (data.content, data.index)),
             chunk_log2: data.map_or(0, |data| data.chunk_log2),
-            chunk,
-            room,
-            size,
-            in_memory: true,
-            owner,
+            spread,
             stored_at,
             expires,
         }
     }
 
+    fn is_in_memory(&self) -> bool {
+        matches!(self.body, Body::Memory(_))
+    }
+
+    fn flow(&self) -> Flow {
+        self.header.flow()
+    }
+
+    /// Returns what it counts in its flow, whether its bytes are in memory or on a disk.
+    fn charge(&self) -> u64 {
+        self.size as u64 + ENTRY_BYTES
+    }
+
+    /// Returns its chunk, if its bytes are in memory.
+    fn into_chunk(self) -> Option<(Chunk, Room)> {
+        let Entry {
+            header, body, room, ..
+        } = self;
+        match body {
+            Body::Memory(message) => Some((Chunk { header, message }, room)),
+            Body::Disk(_) => None,
+        }
+    }
+
     fn wanted(&self, id: StoreId) -> Option<((Guid, Guid), Wanted)> {
         let (content, index) = self.part?;
-        let asked = (self.chunk.header.destination, content);
+        let asked = (self.header.destination, content);
         Some((asked, (self.chunk_log2, index, id)))
     }
 }
@@ -177,11 +236,16 @@ impl ProxyStore {
     /// Returns an empty storage.
     pub fn new(limits: StoreLimits, rng: &mut SeededRng) -> ProxyStore {
         let hasher = KeyedState::new(rng);
+        let pool = Pool::default();
+        let copies = Copies::new(limits.cache.min(limits.total), pool.clone(), rng);
         ProxyStore {
             limits,
-            pool: Pool::default(),
+            pool,
+            copies,
+            lost_copies: Vec::new(),
             bytes: 0,
-            copies: StoredCopies::default(),
+            paged_out: 0,
+            on_disk: OnDisk::default(),
             next_id: 0,
             entries: keyed_map(rng),
             parts: keyed_map(rng),
@@ -199,20 +263,22 @@ impl ProxyStore {
     /// Stores a chunk that came in on the port `owner`. The copy on the disk that it has from an earlier
     /// storing, in `room`, stays its own.
     pub fn store(&mut self, now: Time, owner: Option<PortId>, chunk: Chunk, room: &Room) -> Stored {
-        let flow = chunk.flow();
         let size = charge_of(&chunk);
         let total = self.limits.total.saturating_sub(self.leaving_bytes());
         if self.is_stored(&chunk) {
             return Stored::Duplicate;
         }
-        if self.flow_bytes(&flow) + size > self.limits.per_flow || size > total {
+        if self.flow_bytes(&chunk.flow()) + size > self.limits.per_flow || size > total {
             return Stored::FlowFull(chunk);
         }
         let mut evicted = Vec::new();
-        while self.bytes + size > total {
-            let newest = self.copies.to_spill().next();
+        while self.memory_bytes() + self.copies.all_bytes() + size > total {
+            let newest = self.on_disk.to_page_out().next();
             if let Some(newest) = newest {
-                self.spill(newest);
+                self.page_out(newest);
+                continue;
+            }
+            if self.evict_copy() {
                 continue;
             }
             match self.evict_for(owner, size) {
@@ -224,31 +290,15 @@ impl ProxyStore {
             Some(copy) => self.pool.hold_with_copy(size, copy.clone()),
             None => self.pool.hold(size),
         };
-        let expires = now + self.lifetime_of(&chunk);
-        let entry = Entry::new(chunk, room, size, owner, now, expires);
-        Stored::Held(self.insert(entry), evicted)
+        let expires = now + self.lifetime_of(&chunk.header);
+        let id = self.insert(Entry::new(chunk, room, owner, now, expires));
+        Stored::Held(id, evicted)
     }
 
-    /// Takes up a chunk that was on the disk at the start: without its payload, which has `length` bytes.
-    /// Returns false if it is stored already, or memory is short.
-    pub fn restore(&mut self, now: Time, chunk: Chunk, on_disk: Restored) -> Option<StoreId> {
-        let is_short = self.bytes + ENTRY_BYTES > self.limits.total;
-        if self.is_stored(&chunk) || is_short {
-            return None;
-        }
-        let size = on_disk.length + ENTRY_BYTES;
-        let room = self.pool.hold_with_copy(ENTRY_BYTES, on_disk.copy);
-        let left = on_disk.lifetime.min(self.limits.lifetime);
-        let mut entry = Entry::new(chunk, room, size, None, now, now + left);
-        entry.in_memory = false;
-        Some(self.insert(entry))
-    }
-
-    /// How long a chunk is stored.
-    pub fn lifetime_of(&self, chunk: &Chunk) -> Duration {
-        let wanted = chunk.header.extensions.lifetime_ms;
-        let wanted = wanted.map(|ms| Duration::from_millis(ms.into()));
+    /// How long a chunk with this header is stored.
+    pub fn lifetime_of(&self, header: &NetworkHeader) -> Duration {
         let most = self.limits.lifetime;
+        let wanted = header.extensions.lifetime();
         wanted.map_or(most, |wanted| wanted.min(most))
     }
 
@@ -257,143 +307,10 @@ impl ProxyStore {
         part.is_some_and(|part| self.parts.contains_key(&(chunk.flow(), part)))
     }
 
-    /// The chunk has a copy on the disk from now on.
-    pub fn set_copy(&mut self, id: StoreId, copy: DiskCopy) {
-        if let Some(entry) = self.entries.get_mut(&id) {
-            self.copies.add(id, entry.owner, &copy);
-            entry.room = self.pool.hold_with_copy(entry.room.bytes(), copy);
-        }
-    }
-
-    /// Returns true if a chunk has a copy on the disk, written or not.
-    pub fn has_copy(&self, id: StoreId) -> bool {
-        let entry = self.entries.get(&id);
-        entry.is_some_and(|entry| entry.room.copy().is_some())
-    }
-
-    /// A copy is on the disk: its chunk may leave memory. Returns the chunk, if it is stored here.
-    pub fn note_written(&mut self, key: DiskKey) -> Option<StoreId> {
-        let id = self.copies.id_of(key)?;
-        self.note_spillable(id);
-        Some(id)
-    }
-
-    /// A copy is not on the disk, although it was to be. Returns its chunk, if it is stored here; one
-    /// that is not in memory is lost.
-    pub fn forget_copy(&mut self, key: DiskKey) -> Option<StoreId> {
-        let id = self.copies.id_of(key)?;
-        let entry = self.entries.get_mut(&id)?;
-        if let Some(copy) = entry.room.copy() {
-            self.copies.remove(id, entry.owner, copy);
-        }
-        entry.room = self.pool.hold(entry.room.bytes());
-        Some(id)
-    }
-
-    /// Returns true if a chunk can be sent without reading it from the disk.
-    pub fn is_in_memory(&self, id: StoreId) -> bool {
-        self.entries.get(&id).is_some_and(|entry| entry.in_memory)
-    }
-
-    /// Returns the bytes that a chunk counts with.
-    pub fn size_of(&self, id: StoreId) -> u64 {
-        self.entries.get(&id).map_or(0, |entry| entry.size)
-    }
-
-    /// Returns the key of a chunk's copy.
-    pub fn key_of(&self, id: StoreId) -> Option<DiskKey> {
-        Some(self.entries.get(&id)?.room.copy()?.key())
-    }
-
-    /// Returns the chunk of a copy.
-    pub fn id_of_copy(&self, key: DiskKey) -> Option<StoreId> {
-        self.copies.id_of(key)
-    }
-
-    /// Evicts a chunk whose copy makes room on the disk for `size` bytes of `owner`.
-    pub fn evict_from_disk(
-        &mut self,
-        owner: Option<PortId>,
-        size: u64,
-    ) -> Option<(StoreId, Chunk)> {
-        let id = self.copies.to_evict_for(owner, size)?;
-        Some((id, self.remove(id)?))
-    }
-
-    /// A chunk that is on the disk as well leaves memory.
-    fn spill(&mut self, id: StoreId) {
-        self.copies.set_spillable(id, None);
-        if let Some(entry) = self.entries.get_mut(&id)
-            && let Some(copy) = entry.room.copy().cloned()
-        {
-            self.bytes -= entry.room.bytes() - ENTRY_BYTES;
-            entry.chunk = entry.chunk.without_payload();
-            entry.room = self.pool.hold_with_copy(ENTRY_BYTES, copy);
-            entry.in_memory = false;
-            if let Some(owned) = self.by_owner.get_mut(&entry.owner) {
-                owned.in_memory.remove(&id);
-            }
-        }
-    }
-
-    /// A chunk that was on the disk only has been read.
-    pub fn fill(&mut self, id: StoreId, chunk: Chunk) {
-        let Some(entry) = self.entries.get_mut(&id).filter(|it| !it.in_memory) else {
-            return;
-        };
-        let Some(copy) = entry.room.copy().cloned() else {
-            return;
-        };
-        let size = charge_of(&chunk);
-        self.bytes += size - ENTRY_BYTES;
-        entry.chunk = chunk;
-        entry.room = self.pool.hold_with_copy(size, copy);
-        entry.in_memory = true;
-        if let Some(owned) = self.by_owner.get_mut(&entry.owner) {
-            owned.in_memory.insert(id, ());
-        }
-        self.note_spillable(id);
-    }
-
-    /// Others leave memory for a chunk that is read, of which `size` bytes are to come: newer ones, and
-    /// those whose destinations are not open. Returns false if that is not enough.
-    ///
-    /// An older one for an open destination stays, or two would take turns in memory and none be sent.
-    pub fn make_room_to_read(
-        &mut self,
-        id: StoreId,
-        size: u64,
-        is_open: impl Fn(&Guid) -> bool,
-    ) -> bool {
-        let may_leave = |store: &ProxyStore, other: &StoreId| {
-            let entry = store.entries.get(other);
-            *other > id || entry.is_some_and(|it| !is_open(&it.chunk.header.destination))
-        };
-        while self.bytes + self.leaving_bytes() + size > self.limits.total {
-            let other = {
-                let mut others = self.copies.to_spill().take(MAX_SPILLS_LOOKED_AT);
-                others.find(|other| *other != id && may_leave(self, other))
-            };
-            let Some(other) = other else { return false };
-            self.spill(other);
-        }
-        true
-    }
-
-    fn note_spillable(&mut self, id: StoreId) {
-        let entry = self.entries.get(&id).filter(|entry| entry.in_memory);
-        let is_written = |room: &Room| room.copy().is_some_and(DiskCopy::is_written);
-        if let Some(room) = entry.map(|entry| &entry.room).filter(|it| is_written(it)) {
-            let bytes = room.bytes() - ENTRY_BYTES;
-            self.copies.set_spillable(id, Some(bytes));
-        }
-    }
-
     fn insert(&mut self, entry: Entry) -> StoreId {
         let id = StoreId(self.next_id);
         self.next_id += 1;
-        let (owner, size) = (entry.owner, entry.size);
-        let flow = entry.chunk.flow();
+        let (flow, size, owner) = (entry.flow(), entry.charge(), entry.owner);
         let hasher = self.hasher;
         let list = || LinkedHashMap::with_hasher(hasher);
         self.lifetimes.set(id, entry.expires);
@@ -422,19 +339,79 @@ impl ProxyStore {
             bytes: 0,
         });
         owned.ids.insert(id, ());
-        if entry.in_memory {
+        if entry.is_in_memory() {
             owned.in_memory.insert(id, ());
+        } else {
+            self.paged_out += entry.size as u64;
         }
         self.owners.remove(&(owned.bytes, owner));
         owned.bytes += size;
         self.owners.insert((owned.bytes, owner));
-        self.bytes += entry.room.bytes();
+        self.bytes += size;
         if let Some(copy) = entry.room.copy() {
-            self.copies.add(id, owner, copy);
+            self.on_disk.add(id, owner, copy);
         }
         self.entries.insert(id, entry);
-        self.note_spillable(id);
+        self.note_if_written(id);
         id
+    }
+
+    /// Removes the copy that is worth least. Returns false if there is none.
+    fn evict_copy(&mut self) -> bool {
+        if self.copies.evict(Purpose::Cached).is_some() {
+            return true;
+        }
+        let kept = self.copies.evict(Purpose::Kept);
+        let is_any = kept.is_some();
+        self.lost_copies.extend(kept.map(|(chunk, _)| chunk));
+        is_any
+    }
+
+    /// Returns the kept copies that were evicted since the last call.
+    pub(super) fn take_lost_copies(&mut self) -> Vec<Chunk> {
+        core::mem::take(&mut self.lost_copies)
+    }
+
+    /// Takes a copy of a proven chunk, for which cached copies may have to go. Returns false if there is no
+    /// room: a producer has as much as a flow.
+    pub(super) fn keep_copy(&mut self, chunk: &Chunk, data: &Data, keeping: Keeping) -> bool {
+        let of_producer = self.copies.kept_bytes_of(&chunk.header.source) + charge_of(chunk);
+        if keeping.purpose == Purpose::Kept && of_producer > self.limits.per_flow {
+            return false;
+        }
+        let held = self.memory_bytes() + self.leaving_bytes() + self.copies.all_bytes();
+        let free = self.limits.total.saturating_sub(held);
+        self.copies.insert(chunk, data, keeping, free)
+    }
+
+    /// Drops one kept copy whose time is over. Returns false if there is none.
+    pub(super) fn drop_expired_copy(&mut self, now: Time) -> bool {
+        self.copies.take_expired(now).is_some()
+    }
+
+    /// Frees the kept copies that their receiver acknowledges; returns how many.
+    pub(super) fn free_kept(&mut self, header: &NetworkHeader, ack: &Request) -> u64 {
+        self.copies.free_kept(header, ack)
+    }
+
+    /// Returns the bytes of copies.
+    pub(super) fn copied_bytes(&self) -> u64 {
+        self.copies.all_bytes()
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_total(&mut self, total: u64) {
+        self.limits.total = total;
+    }
+
+    /// Returns the copies.
+    pub(super) fn copies(&self) -> &Copies {
+        &self.copies
+    }
+
+    /// Returns a copy and its room.
+    pub(super) fn copy(&mut self, key: &CopyKey) -> Option<(&Chunk, Room)> {
+        self.copies.get(key)
     }
 
     /// "A chunk for the oldest flow is evicted to make room" [MFTP §3.3]: the oldest chunk of the least
@@ -457,7 +434,7 @@ impl ProxyStore {
         let is_of_loser = self
             .entries
             .get(&oldest)
-            .is_some_and(|it| it.owner == loser && it.in_memory);
+            .is_some_and(|it| it.owner == loser && it.is_in_memory());
         let by_bytes = || self.owners.iter().rev().map(|(_, who)| who);
         let id = match is_of_loser {
             true => oldest,
@@ -478,9 +455,19 @@ impl ProxyStore {
 
     /// Removes a chunk; its flow counts as used now. The chunk counts as leaving until its room is dropped.
     pub fn take(&mut self, id: StoreId) -> Option<(Chunk, Room)> {
+        if !self.get(id)?.is_in_memory {
+            return None;
+        }
         let entry = self.remove_entry(id)?;
-        self.flows.to_back(&entry.chunk.flow());
-        Some((entry.chunk, entry.room))
+        self.flows.to_back(&entry.flow());
+        entry.into_chunk()
+    }
+
+    /// Drops a chunk; returns its flow, which counts as used now.
+    pub fn discard(&mut self, id: StoreId) -> Option<Flow> {
+        let flow = self.remove_entry(id)?.flow();
+        self.flows.to_back(&flow);
+        Some(flow)
     }
 
     /// Returns the room of a stored chunk, for a hop that carries a copy.
@@ -489,16 +476,22 @@ impl ProxyStore {
         entry.map_or(Room::default(), |entry| entry.room.clone())
     }
 
+    /// Removes a chunk. Without its payload, if that is on the disk only.
     fn remove(&mut self, id: StoreId) -> Option<Chunk> {
-        self.remove_entry(id).map(|entry| entry.chunk)
+        let Entry { header, body, .. } = self.remove_entry(id)?;
+        let (Body::Memory(message) | Body::Disk(message)) = body;
+        Some(Chunk { header, message })
     }
 
     fn remove_entry(&mut self, id: StoreId) -> Option<Entry> {
         let entry = self.entries.remove(&id)?;
-        let (flow, size) = (entry.chunk.flow(), entry.size);
-        self.bytes -= entry.room.bytes();
+        let (flow, size) = (entry.flow(), entry.charge());
+        self.bytes -= size;
+        if !entry.is_in_memory() {
+            self.paged_out -= entry.size as u64;
+        }
         if let Some(copy) = entry.room.copy() {
-            self.copies.remove(id, entry.owner, copy);
+            self.on_disk.remove(id, entry.owner, copy);
         }
         if let Some(owned) = self.by_owner.get_mut(&entry.owner) {
             self.owners.remove(&(owned.bytes, entry.owner));
@@ -548,9 +541,11 @@ impl ProxyStore {
         Some((id, self.remove(id)?))
     }
 
-    /// When [`ProxyStore::take_expired`] will next return a chunk.
+    /// When the next chunk expires.
     pub fn next_expiry(&self) -> Option<Time> {
-        self.lifetimes.next().map(|(at, _)| at)
+        let stored = self.lifetimes.next().map(|(at, _)| at);
+        let kept = self.copies.next_expiry();
+        stored.into_iter().chain(kept).min()
     }
 
     /// Returns the oldest chunk for a destination.
@@ -598,7 +593,7 @@ impl ProxyStore {
         let ids = self.by_destination.get(destination).into_iter();
         let entries = ids.flat_map(IdList::keys);
         let entries = entries.filter_map(|id| self.entries.get(id));
-        entries.map(|entry| entry.size).sum()
+        entries.map(Entry::charge).sum()
     }
 
     /// Returns the chunks stored for a flow, oldest first.
@@ -613,11 +608,18 @@ impl ProxyStore {
         self.entries.get(&id)?.owner
     }
 
-    /// Returns a stored chunk and when it was stored.
-    pub fn get(&self, id: StoreId) -> Option<(&Chunk, Time)> {
-        self.entries
-            .get(&id)
-            .map(|entry| (&entry.chunk, entry.stored_at))
+    /// Returns what is known of a stored chunk.
+    pub fn get(&self, id: StoreId) -> Option<StoredChunk<'_>> {
+        let entry = self.entries.get(&id)?;
+        Some(StoredChunk {
+            header: &entry.header,
+            content: entry.part.map(|(content, _)| content),
+            index: entry.part.map_or(0, |(_, index)| index),
+            size: entry.size,
+            spread: entry.spread,
+            stored_at: entry.stored_at,
+            is_in_memory: entry.is_in_memory(),
+        })
     }
 
     /// Returns true if no chunk is stored for `destination`.
@@ -630,12 +632,7 @@ impl ProxyStore {
         self.flows.get(flow).map_or(0, |stored| stored.bytes)
     }
 
-    /// Returns the memory of stored chunks that no disk could take over now.
-    pub fn bytes_to_keep(&self) -> u64 {
-        self.bytes - self.copies.spillable_bytes()
-    }
-
-    /// Returns the memory of all stored chunks.
+    /// Returns the bytes of all stored chunks, in memory and on a disk.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -643,7 +640,18 @@ impl ProxyStore {
     /// Returns the bytes of chunks that have left the storage and that no next hop has yet. They count in
     /// the total.
     pub fn leaving_bytes(&self) -> u64 {
-        self.pool.bytes().saturating_sub(self.bytes)
+        let held = self.memory_bytes() + self.copies.all_bytes();
+        self.pool.bytes().saturating_sub(held)
+    }
+
+    /// Returns the memory of stored chunks that the disk could not take over now.
+    pub fn bytes_to_keep(&self) -> u64 {
+        self.memory_bytes() - self.on_disk.written_bytes()
+    }
+
+    /// Returns the memory of stored chunks, in bytes: of those on a disk their entries only.
+    pub fn memory_bytes(&self) -> u64 {
+        self.bytes - self.paged_out
     }
 
     /// Returns the number of stored chunks.
@@ -661,3 +669,6 @@ impl ProxyStore {
         &self.limits
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -114,6 +114,7 @@ pub(super) fn config() -> RouterConfig {
         hop: plain_hop(*ROUTER),
         buffer_packets: 4096,
         store: StoreLimits {
+            cache: 0,
             total: 64 << 20,
             per_flow: 64 << 20,
             lifetime: Duration::from_secs(60),
@@ -443,6 +444,7 @@ fn net_with_a_held_flow() -> (Net, [Guid; 2]) {
     let small = RouterConfig {
         buffer_packets: 1024,
         store: StoreLimits {
+            cache: 0,
             total: 1 << 20,
             ..config().store
         },

@@ -524,6 +524,11 @@ pub struct StorageSection {
     /// Bound of the chunks in the folder.
     #[schemars(with = "String")]
     pub disk: ByteSize,
+    /// Memory for verified copies of the content that passes, from which this router answers requests of
+    /// all clients. It is a part of `total`, and gives way to stored chunks. `"0 B"`: no copies, and no chunk
+    /// is verified here.
+    #[schemars(with = "String")]
+    pub cache: ByteSize,
     /// How long a chunk is stored.
     #[schemars(with = "String")]
     pub lifetime: Span,
@@ -548,6 +553,7 @@ impl Default for StorageSection {
             per_flow: ByteSize(256 << 20),
             folder: None,
             disk: ByteSize(10 << 30),
+            cache: ByteSize(0),
             lifetime: Span(Duration::from_secs(3600)),
             storage_timer: Span(policy.storage_timer),
             proactive: policy.proactive,
@@ -579,6 +585,7 @@ impl StorageSection {
         StoreLimits {
             total: self.total.0,
             per_flow: self.per_flow.0,
+            cache: self.cache.0,
             lifetime: self.lifetime.0,
         }
     }

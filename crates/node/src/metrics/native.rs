@@ -139,8 +139,38 @@ fn encode_drops<'s>(
     families.counters(name, "Chunks and messages that the node dropped", members)
 }
 
-fn router_counts(c: &RouterCounters) -> [Count; 13] {
+fn router_counts(c: &RouterCounters) -> [Count; 19] {
     [
+        (
+            "whimbrel_router_chunks_cached",
+            "Chunks that were copied into the cache",
+            c.chunks_cached,
+        ),
+        (
+            "whimbrel_router_cache_hits",
+            "Requested chunks of which a copy was here",
+            c.cache_hits,
+        ),
+        (
+            "whimbrel_router_chunks_awaited",
+            "Requested chunks that another client was fetching",
+            c.chunks_awaited,
+        ),
+        (
+            "whimbrel_router_copy_bytes_sent",
+            "Bytes of copies sent to clients",
+            c.copy_bytes_sent,
+        ),
+        (
+            "whimbrel_router_chunks_kept",
+            "Chunks copied for a producer that delegates",
+            c.chunks_kept,
+        ),
+        (
+            "whimbrel_router_kept_freed",
+            "Kept copies that are needed no longer",
+            c.kept_freed,
+        ),
         (
             "whimbrel_router_chunks_received",
             "Chunks that neighbours delivered whole",
@@ -215,7 +245,18 @@ fn encode_router(families: &mut Families<'_, '_>, router: &RouterStatus) -> Resu
     encode_counts(families, &counts)?;
     encode_drops(families, "whimbrel_router_drops", &c.drops)?;
     let (stored, capacity) = router.stored_bytes;
-    let levels: [Level; 5] = [
+    let (cached, _) = router.cached_bytes;
+    let levels: [Level; 7] = [
+        (
+            "whimbrel_router_cached_bytes",
+            "Bytes of cached copies",
+            cached as f64,
+        ),
+        (
+            "whimbrel_router_kept_bytes",
+            "Bytes of copies kept for producers",
+            router.kept_bytes as f64,
+        ),
         (
             "whimbrel_router_stored_chunks",
             "Chunks in storage",

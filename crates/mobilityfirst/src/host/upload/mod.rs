@@ -1,5 +1,6 @@
 //! Sending published content: the source's side of a flow [MFTP §3.1 to 3.3].
 
+mod delegation;
 mod one;
 mod reading;
 mod sending;
@@ -13,6 +14,7 @@ use core::time::Duration;
 use whimbrel_content::ChunkSize;
 use whimbrel_core::{Guid, KeyedState, SeededRng, Time};
 
+use delegation::Delegations;
 use one::Upload;
 pub(super) use sending::{Pushed, Unrequested};
 use turns::{Client, Turns};
@@ -120,6 +122,7 @@ pub(super) struct Uploads {
     // Programs that were asked to read.
     readers: BTreeMap<App, Reader>,
     next_read: u64,
+    delegations: Delegations,
 }
 
 impl Uploads {
@@ -136,6 +139,7 @@ impl Uploads {
             reads: BTreeMap::new(),
             readers: BTreeMap::new(),
             next_read: 0,
+            delegations: Delegations::default(),
         }
     }
 
@@ -179,6 +183,7 @@ impl Uploads {
             .map(|(_, read)| read)
             .collect();
         self.readers.remove(&app);
+        self.delegations.forget(app);
         self.forget_pushes_of(app);
         self.redistribute(app);
         unread

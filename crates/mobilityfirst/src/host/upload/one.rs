@@ -32,6 +32,8 @@ pub(super) struct Upload {
     pub(super) repeat_guard: Duration,
     // The chunks of this upload that each proxy stores.
     pub(super) stored: BTreeMap<Guid, ChunkRanges>,
+    // The access router, and the chunks of which it keeps copies.
+    pub(super) kept: Option<(Guid, ChunkRanges)>,
     // In ACK mode: chunks that the client has not confirmed, and the times of their delivery by the
     // hop.
     pub(super) unconfirmed: BTreeMap<u32, Option<Time>>,
@@ -61,6 +63,7 @@ impl Upload {
             sent_since: now,
             repeat_guard: MIN_GUARD,
             stored: BTreeMap::new(),
+            kept: None,
             unconfirmed: BTreeMap::new(),
             paused_until: Time::ZERO,
             pauses: 0,

@@ -10,15 +10,17 @@ use whimbrel_core::{Guid, PortId, SeededRng, Time, WallClock};
 use whimbrel_link::Room;
 
 use super::effects::{Action, Effects};
-use super::notices::{Notices, notice_key, request_key};
+use super::notices::{Notices, What, notice_key, request_key};
 use super::pauses::Pauses;
 use super::shelf::Shelf;
+use super::store::copies::{CopyKey, Keeping};
 use super::store::{ENTRY_BYTES, ProxyStore, StoreId, Stored};
 use super::{ProxyPolicy, RouterConfig, Timer};
 use crate::chunk::{Chunk, Flow};
+use crate::handed::HandedOver;
 use crate::links::{Carried, ChunkToSend, Grant, Links};
 use crate::next_hops::{Branch, Divisions, NextHops, Spread};
-use crate::wire::{DropReason, NetworkHeader, Notice, Request, ServiceId};
+use crate::wire::{Data, DropReason, NetworkHeader, Notice, Request, ServiceId};
 
 /// Maximum of flows to absent destinations that neighbours are known to have been told of; beyond it they
 /// are told with each chunk.
@@ -85,6 +87,21 @@ impl Proxy {
         &self.store
     }
 
+    #[cfg(test)]
+    pub(super) fn set_total(&mut self, total: u64) {
+        self.store.set_total(total);
+    }
+
+    /// Takes a copy of a proven chunk.
+    pub(super) fn keep_copy(&mut self, chunk: &Chunk, data: &Data, keeping: Keeping) -> bool {
+        self.store.keep_copy(chunk, data, keeping)
+    }
+
+    /// Returns a copy and its room.
+    pub(super) fn copy(&mut self, key: &CopyKey) -> Option<(&Chunk, Room)> {
+        self.store.copy(key)
+    }
+
     /// Destinations of stored chunks.
     pub(super) fn waiting(&self) -> &BTreeSet<Guid> {
         &self.waiting
@@ -93,6 +110,24 @@ impl Proxy {
     /// Counts a dropped chunk and queues the notice to its source.
     pub(super) fn note_drop(&mut self, chunk: &Chunk, reason: DropReason, effects: &mut Effects) {
         self.notices.note_drop(chunk, reason, effects);
+    }
+
+    /// Queues the notice to a producer that a copy of its chunk is kept.
+    pub(super) fn note_kept(&mut self, chunk: &Chunk, effects: &mut Effects) {
+        if let Some((key, index)) = notice_key(chunk, What::Kept) {
+            self.notices.note(key, index, effects);
+        }
+    }
+
+    /// Frees the kept copies that their receiver acknowledges; returns how many.
+    pub(super) fn free_kept(&mut self, header: &NetworkHeader, ack: &Request) -> u64 {
+        self.store.free_kept(header, ack)
+    }
+
+    /// Returns the kept copies of chunks that a neighbour has lost, with their indices and room.
+    pub(super) fn kept_of(&self, handed: &HandedOver) -> Vec<(Chunk, u32, Room)> {
+        let kept = self.store.copies().kept_of(handed);
+        kept.collect()
     }
 
     /// Sends the notices of the router `from`. Returns true if there were any.
@@ -125,7 +160,7 @@ impl Proxy {
         chunk.header.destination_address = Guid::NONE;
         chunk.header.extensions.via = None;
         chunk.header.extensions.addresses.clear();
-        let (destination, notice) = (chunk.header.destination, notice_key(&chunk, None));
+        let (destination, notice) = (chunk.header.destination, notice_key(&chunk, What::Stored));
         let request = match notice {
             Some(_) => None,
             None => request_key(&chunk, None),
@@ -135,6 +170,9 @@ impl Proxy {
                 effects.counters.chunks_stored += 1;
                 for (id, chunk) in evicted {
                     self.note_evicted(id, &chunk, effects);
+                }
+                for chunk in self.store.take_lost_copies() {
+                    self.note_drop(&chunk, DropReason::Evicted, effects);
                 }
                 self.write(now, id, effects);
                 // With a disk, its source is told once it is there.
@@ -327,10 +365,10 @@ impl Proxy {
     /// No receiver of a flow wants a content any more: its stored chunks are removed.
     pub(super) fn purge(&mut self, flow: &Flow, content: &Guid, effects: &mut Effects) {
         for id in self.store.ids_of(flow) {
-            let stored = self.store.get(id).and_then(|(chunk, _)| chunk.data());
-            if stored.is_some_and(|data| data.content == *content) {
+            let stored = self.store.get(id);
+            if stored.is_some_and(|it| it.content == Some(*content)) {
                 self.recall(id, effects);
-                self.take(id);
+                self.discard(id);
                 effects.counters.chunks_unwanted += 1;
             }
         }
@@ -360,7 +398,14 @@ impl Proxy {
         }
     }
 
-    /// Removes a chunk from the storage; its flow has room again.
+    /// Drops a stored chunk, whether its bytes are in memory or not; its flow has room again.
+    fn discard(&mut self, id: StoreId) {
+        if let Some(flow) = self.store.discard(id) {
+            self.note_room(&flow);
+        }
+    }
+
+    /// Removes a chunk from the storage; its flow has room again. `None` while its bytes are on a disk.
     fn take(&mut self, id: StoreId) -> Option<(Chunk, Room)> {
         let (chunk, room) = self.store.take(id)?;
         self.note_room(&chunk.flow());
@@ -370,7 +415,7 @@ impl Proxy {
     /// Removes a chunk that is forwarded: it counts in the storage until the next hop has it. One that is
     /// on the disk only is read first.
     fn take_to_send(&mut self, id: StoreId) -> Option<ChunkToSend> {
-        if !self.store.is_in_memory(id) {
+        if self.store.get(id).is_some_and(|it| !it.is_in_memory) {
             self.to_forward.insert(id);
             return None;
         }
@@ -397,7 +442,7 @@ impl Proxy {
         for carried in self.lingering_on(port) {
             if let Some(id) = self.lingering.remove(&carried) {
                 self.lingering_ids.remove(&id);
-                self.take(id);
+                self.discard(id);
             }
         }
     }
@@ -406,7 +451,7 @@ impl Proxy {
     pub(super) fn forget_lingering(&mut self, carried: Carried) {
         if let Some(id) = self.lingering.remove(&carried) {
             self.lingering_ids.remove(&id);
-            self.take(id);
+            self.discard(id);
         }
     }
 
@@ -580,6 +625,10 @@ impl Proxy {
             self.go_on(&chunk.flow(), effects);
             self.note_drop(&chunk, DropReason::Lifetime, effects);
         }
+        // Its producer has asked for no longer.
+        while self.store.drop_expired_copy(now) {
+            effects.counters.kept_freed += 1;
+        }
         if let Some(expiry) = self.store.next_expiry() {
             effects.push(Action::Set(Timer::Lifetime, expiry));
         }
@@ -601,9 +650,8 @@ impl Proxy {
             destination: notice.destination,
         };
         for id in self.store.ids_of(&flow) {
-            let stored = self.store.get(id).and_then(|(chunk, _)| chunk.data());
-            let wanted = stored.is_some_and(|data| {
-                data.content == notice.content && notice.chunks.contains(data.index)
+            let wanted = self.store.get(id).is_some_and(|it| {
+                it.content == Some(notice.content) && notice.chunks.contains(it.index)
             });
             if !wanted || self.lingering_ids.contains_key(&id) {
                 continue;

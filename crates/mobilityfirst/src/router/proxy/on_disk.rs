@@ -32,7 +32,7 @@ impl Proxy {
             let destination = found.chunk.header.destination;
             let on_disk = Restored {
                 copy: found.copy,
-                length: found.length,
+                size: found.size,
                 lifetime: left,
             };
             match self.store.restore(now, found.chunk, on_disk) {
@@ -58,17 +58,16 @@ impl Proxy {
         if !self.shelf.is_there() {
             return;
         }
-        if let Some(key) = self.store.key_of(id) {
+        if let Some(key) = self.store.disk_key_of(id) {
             // It returns to the storage, and its copy is there.
             return self.note_written(key, effects);
         }
         let owner = self.store.owner(id);
-        let Some((chunk, _)) = self.store.get(id) else {
+        let Some(chunk) = self.store.chunk_of(id) else {
             return;
         };
-        let label = shelf::label_of(chunk);
-        let size = shelf::size_of(chunk, &label);
-        let lifetime = self.store.lifetime_of(chunk);
+        let label = shelf::label_of(&chunk);
+        let size = shelf::size_of(&chunk, &label);
         if !self.shelf.takes(&label) {
             return;
         }
@@ -78,11 +77,10 @@ impl Proxy {
                 None => return,
             }
         }
+        let lifetime = self.store.lifetime_of(&chunk.header);
         let expires_ms = self.wall.unix_millis(now + lifetime);
-        if let Some((chunk, _)) = self.store.get(id)
-            && let Some(copy) = self.shelf.write(chunk, label, expires_ms)
-        {
-            self.store.set_copy(id, copy);
+        if let Some(copy) = self.shelf.write(chunk, label, expires_ms) {
+            self.store.set_disk_copy(id, copy);
         }
     }
 
@@ -105,7 +103,7 @@ impl Proxy {
         match event {
             DiskEvent::Written(key) => self.note_written(key, effects),
             DiskEvent::Refused(key) => {
-                self.store.forget_copy(key);
+                self.store.forget_disk_copy(key);
             }
             DiskEvent::Read(key, bytes) => match Chunk::decode(&bytes) {
                 Ok(chunk) => self.note_read(key, chunk, effects),
@@ -123,20 +121,20 @@ impl Proxy {
     /// transmitted back to the original source" [MFTP §3.3].
     fn note_written(&mut self, key: DiskKey, effects: &mut Effects) {
         let written = self.store.note_written(key);
-        let Some((chunk, _)) = written.and_then(|id| self.store.get(id)) else {
+        let Some(chunk) = written.and_then(|id| self.store.chunk_of(id)) else {
             return;
         };
-        if let Some((key, index)) = notice_key(chunk, None) {
+        if let Some((key, index)) = notice_key(&chunk, What::Stored) {
             self.notices.note(key, index, effects);
         }
     }
 
     fn note_read(&mut self, key: DiskKey, chunk: Chunk, effects: &mut Effects) {
-        let Some(id) = self.store.id_of_copy(key) else {
+        let Some(id) = self.store.of_disk_key(key) else {
             return;
         };
         let destination = chunk.header.destination;
-        self.store.fill(id, chunk);
+        self.store.page_in(id, chunk.message);
         if self.to_forward.remove(&id) {
             if let Some(outgoing) = self.take_to_send(id) {
                 effects.push(Action::Forward(outgoing));
@@ -148,19 +146,21 @@ impl Proxy {
     }
 
     fn note_lost(&mut self, key: DiskKey, effects: &mut Effects) {
-        let Some(id) = self.store.id_of_copy(key) else {
+        let Some(id) = self.store.of_disk_key(key) else {
             return;
         };
         self.to_forward.remove(&id);
-        if let Some((chunk, _)) = self.store.take(id) {
-            effects.counters.chunks_damaged += 1;
-            let flow = chunk.flow();
-            self.note_evicted(id, &chunk, effects);
-            self.go_on(&flow, effects);
-            effects.push(Action::StopIfNoneWaits(flow.destination));
-            if self.open.contains_key(&flow.destination) {
-                self.opened.insert(flow.destination);
-            }
+        let Some(chunk) = self.store.chunk_of(id) else {
+            return;
+        };
+        self.discard(id);
+        effects.counters.chunks_damaged += 1;
+        let flow = chunk.flow();
+        self.note_evicted(id, &chunk, effects);
+        self.go_on(&flow, effects);
+        effects.push(Action::StopIfNoneWaits(flow.destination));
+        if self.open.contains_key(&flow.destination) {
+            self.opened.insert(flow.destination);
         }
     }
 
@@ -180,14 +180,14 @@ impl Proxy {
     /// Has a chunk read that is on the disk only. Returns false if it must wait: too many are being read,
     /// or memory is short.
     fn read(&mut self, id: StoreId) -> bool {
-        let key = self.store.key_of(id);
-        let Some(key) = key.filter(|_| !self.store.is_in_memory(id)) else {
+        let stored = self.store.get(id).filter(|it| !it.is_in_memory);
+        let (Some(size), Some(key)) = (stored.map(|it| it.size as u64), self.store.disk_key_of(id))
+        else {
             return true;
         };
         if self.shelf.is_reading(key) {
             return true;
         }
-        let size = self.store.size_of(id);
         let more = size + self.shelf.reading_bytes();
         let open = &self.open;
         let is_open = |destination: &Guid| open.contains_key(destination);

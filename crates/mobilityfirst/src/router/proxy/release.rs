@@ -8,17 +8,15 @@ impl Proxy {
     pub(in crate::router) fn release_stored(
         &mut self,
         now: Time,
+        gained: &BTreeSet<PortId>,
         links: &mut Links,
         divisions: &mut Divisions,
         effects: &mut Effects,
     ) -> bool {
         let mut may = core::mem::take(&mut self.opened);
-        for port in links.neighbours.take_gained() {
-            let of_port = (port, Guid::NONE)..;
-            let here = self
-                .by_port
-                .range(of_port)
-                .take_while(|(at, _)| *at == port);
+        for port in gained {
+            let of_port = (*port, Guid::NONE)..;
+            let here = self.by_port.range(of_port).take_while(|(at, _)| at == port);
             may.extend(here.map(|(_, destination)| *destination));
         }
         let mut released = false;
@@ -60,7 +58,7 @@ impl Proxy {
             self.stop_waiting(destination, effects);
             return false;
         };
-        if !self.store.is_in_memory(id) {
+        if self.store.get(id).is_some_and(|it| !it.is_in_memory) {
             self.read_ahead(now, &destination);
             return false;
         }
@@ -80,10 +78,10 @@ impl Proxy {
         links: &Links,
         divisions: &mut Divisions,
     ) -> Vec<Branch> {
-        let Some((chunk, _)) = self.store.get(id) else {
+        let Some(stored) = self.store.get(id) else {
             return Vec::new();
         };
-        let (spread, flow) = (Spread::of_chunk(chunk), chunk.flow());
+        let (spread, flow) = (stored.spread, stored.header.flow());
         if spread == Spread::Divide && links.division.may_divide(&flow, hops) {
             let has_room = links.has_room_to_divide(&flow, hops);
             return hops.iter().filter(|_| has_room).copied().collect();
@@ -95,12 +93,12 @@ impl Proxy {
         let chosen: Vec<Branch> = match spread {
             Spread::Divide => {
                 let free: NextHops = hops.iter().filter(|it| has_room(it)).copied().collect();
-                free.select(spread, flow, chunk.size(), divisions)
+                free.select(spread, flow, stored.size, divisions)
                     .copied()
                     .collect()
             }
             _ => hops
-                .select(spread, flow, chunk.size(), divisions)
+                .select(spread, flow, stored.size, divisions)
                 .copied()
                 .collect(),
         };
@@ -126,7 +124,7 @@ impl Proxy {
                 && branch.port == carried.port
             {
                 // The hop continues with the copy that it carries, which holds the same room.
-                self.take(id);
+                self.discard(id);
                 return;
             }
             links.withdraw(now, carried);

@@ -1,9 +1,5 @@
-//! The storage against lists that are searched from end to end.
-
 use super::*;
-use crate::wire::{
-    ContentKind, Data, NetworkHeader, Reliability, ServiceId, Transport, UpperProtocol,
-};
+use crate::wire::{ContentKind, Data, Reliability, ServiceId, Transport, UpperProtocol};
 use bytes::Bytes;
 use proptest::prelude::*;
 
@@ -33,6 +29,7 @@ fn store(total: u64, per_flow: u64) -> ProxyStore {
     let limits = StoreLimits {
         total,
         per_flow,
+        cache: 0,
         lifetime: Duration::from_secs(60),
     };
     ProxyStore::new(limits, &mut SeededRng::new(1))
@@ -260,4 +257,47 @@ proptest! {
             prop_assert_eq!(store.data_for(flow.destination, Guid([8; 32])).count(), 0);
         }
     }
+}
+
+/// What is on a disk takes no memory for its bytes, and leaves only when they are back.
+#[test]
+fn an_entry_on_a_disk_counts_its_header_only() {
+    let mut store = store(12_000, 100_000);
+    let on_disk = whimbrel_core::Copies::default();
+    let ids: Vec<StoreId> = (0..4)
+        .map(|index| {
+            let chunk = part(1, 2, index, 1000);
+            let id = held(store.store(Time::ZERO, None, chunk, &Room::default()));
+            let copy = on_disk.hold(whimbrel_core::DiskKey(index.into()), 1000);
+            store.set_disk_copy(id, copy.clone());
+            store.page_out(id);
+            assert_eq!(store.bytes_to_keep(), store.memory_bytes());
+            copy.set_written();
+            store.note_written(copy.key());
+            id
+        })
+        .collect();
+    let flow = part(1, 2, 0, 0).flow();
+    assert_eq!(store.flow_bytes(&flow), 4 * store_size());
+    assert_eq!(store.memory_bytes(), 4 * ENTRY_BYTES);
+    assert_eq!((store.leaving_bytes(), on_disk.bytes()), (0, 4 * 4096));
+    assert!(store.take(ids[0]).is_none());
+    // Its fields are known.
+    let known = store.chunk_of(ids[0]).and_then(|chunk| chunk.data());
+    assert_eq!(
+        known.map(|data| (data.index, data.payload.len())),
+        Some((0, 0))
+    );
+    let message = part(1, 2, 0, 1000).message;
+    store.page_in(ids[0], Message::default());
+    assert!(store.take(ids[0]).is_none());
+    store.page_in(ids[0], message.clone());
+    assert_eq!(store.bytes_to_keep(), 4 * ENTRY_BYTES);
+    let (chunk, room) = store.take(ids[0]).expect("in memory");
+    assert_eq!((chunk.message, room.bytes()), (message, store_size()));
+    assert_eq!(store.discard(ids[1]), Some(flow));
+    assert_eq!(on_disk.take_dropped(), [whimbrel_core::DiskKey(1)]);
+    drop(room);
+    assert_eq!(on_disk.take_dropped(), [whimbrel_core::DiskKey(0)]);
+    assert_eq!((store.len(), store.leaving_bytes()), (2, 0));
 }
