@@ -10,6 +10,7 @@
 //! | `simulator` | `simulator` | packet events per second on one core with a million |
 //! | `messages` | `messages` | small messages through one router with 100,000 a second |
 //! | `memory` | `memory` | a router's resident memory under a flood with its formula's bound |
+//! | `storage` | `storage` | chunks that a router's disk takes with `dd` and a sync for each batch |
 //! | [`grid`] | `grid`, a command of its own | laws of congestion control over links with troubles, the worst cells first |
 //! | [`ndn`] | `ndn` | an NDN router between two programs with a bare relay; its pipeline, and a file over two routers, with their targets |
 //!
@@ -33,6 +34,7 @@ mod plans;
 mod processes;
 mod report;
 mod simulator;
+mod storage;
 mod usage;
 
 use std::path::PathBuf;
@@ -64,6 +66,8 @@ pub enum Part {
     Messages,
     /// A router's memory under a flood.
     Memory,
+    /// Chunks that a router's disk takes.
+    Storage,
     /// Named data: exchanges through a router, its pipeline alone, a file over two routers.
     Ndn,
 }
@@ -79,6 +83,7 @@ impl Part {
         Part::Simulator,
         Part::Messages,
         Part::Memory,
+        Part::Storage,
         Part::Ndn,
     ];
 
@@ -93,6 +98,7 @@ impl Part {
             Part::Simulator => "simulator",
             Part::Messages => "messages",
             Part::Memory => "memory",
+            Part::Storage => "storage",
             Part::Ndn => "ndn",
         }
     }
@@ -112,6 +118,9 @@ impl Part {
             Part::Simulator => "packet events per second on one core, over a million",
             Part::Messages => "small messages through one router, over 100,000 a second",
             Part::Memory => "a router's memory under a flood, over its configured bound",
+            Part::Storage => {
+                "chunks that a router's disk takes, over dd with a sync for each batch"
+            }
             Part::Ndn => {
                 "named data: a router between two programs, its pipeline alone, a file over two routers"
             }
@@ -125,7 +134,7 @@ impl Part {
                 backends.contains(&Backend::Netns)
             }
             Part::Peer => true,
-            Part::Simulator | Part::Messages | Part::Memory | Part::Ndn => false,
+            Part::Simulator | Part::Messages | Part::Memory | Part::Storage | Part::Ndn => false,
         }
     }
 }
@@ -205,6 +214,7 @@ pub fn run(
             Part::Fairness => fairness::run(&mut bench),
             Part::Messages => messages::run(&mut bench),
             Part::Memory => memory::run(&mut bench),
+            Part::Storage => storage::run(&mut bench),
             Part::Ndn => ndn::run(&mut bench),
         }
     }

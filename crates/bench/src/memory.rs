@@ -13,8 +13,9 @@ use serde_json::json;
 use whimbrel_core::KeyPair;
 use whimbrel_core::units::ByteSize;
 use whimbrel_core::{Guid, SeededRng, Time, WallClock};
-use whimbrel_lab::scratch;
-use whimbrel_link::{Hop, HopConfig, HopEvent, PacketBudget};
+use whimbrel_lab::supervisor::START_PATIENCE;
+use whimbrel_lab::{Program, Supervisor, scratch};
+use whimbrel_link::{Buffer, Hop, HopConfig, HopEvent};
 use whimbrel_mobilityfirst::chunk::{Chunk, Message};
 use whimbrel_mobilityfirst::wire::{NetworkHeader, ServiceId, UpperProtocol};
 use whimbrel_node::compose::{self, Start};
@@ -115,7 +116,7 @@ fn bound() -> u64 {
 struct Neighbour {
     socket: UdpSocket,
     hop: Hop,
-    budget: PacketBudget,
+    buffer: Buffer,
     number: u32,
     /// Whether it never sends the last packet of a chunk.
     half: bool,
@@ -164,7 +165,7 @@ impl Neighbour {
         Ok(Neighbour {
             socket: socket.map_err(BenchError::system("open a socket for a neighbour"))?,
             hop: Hop::new(hop, rng, Time::ZERO),
-            budget: PacketBudget::new(BUFFER_PACKETS),
+            buffer: Buffer::new(BUFFER_PACKETS),
             number: number as u32,
             half: number % 2 == 1,
             sent: 0,
@@ -178,18 +179,18 @@ impl Neighbour {
         let mut frame = [0; MTU];
         while let Ok(size) = self.socket.recv(&mut frame) {
             busy = true;
-            self.hop.handle_frame(now, &frame[..size], &mut self.budget);
+            self.hop.handle_frame(now, &frame[..size], &mut self.buffer);
         }
         if self
             .hop
             .poll_timeout()
             .is_some_and(|deadline| deadline.at <= now)
         {
-            self.hop.handle_timeout(now, &mut self.budget);
+            self.hop.handle_timeout(now, &mut self.buffer);
         }
         while let Some(event) = self.hop.poll_event() {
-            if let HopEvent::Received { packets, .. } = event {
-                self.budget.release(packets);
+            if let HopEvent::Received { room, .. } = event {
+                drop(room);
             }
         }
         while self.hop.ready_for() > 0 {

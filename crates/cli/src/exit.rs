@@ -281,6 +281,7 @@ impl From<StartError> for Failure {
                 Failure::new(exit, error)
             }
             StartError::NameStore { .. }
+            | StartError::ChunkStore(_)
             | StartError::Callers { .. }
             | StartError::KnownPeers { .. }
             | StartError::System { .. } => Failure::new(Exit::Other, error),

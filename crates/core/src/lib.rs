@@ -12,6 +12,7 @@
 //! | [`machine`] | [`Machine`], the contract between a protocol and its driver |
 //! | [`port`] | the adjacencies of a machine: how ports are opened, and requests about them |
 //! | [`shape`] | [`FrameShape`], by which frames are told from noise |
+//! | [`disk`] | [`Disk`]: entries on a disk, asked for by actions and answered by events |
 //! | [`id`] | [`Guid`] and [`PortId`] |
 //! | [`identity`] | Ed25519 keys and the names that they prove |
 //! | [`link_state`] | [`LinkState`]: rate, queue, loss and round trip of a link, for decisions among links |
@@ -25,6 +26,7 @@
 //! | [`suggest`] | "did you mean" |
 #![forbid(unsafe_code)]
 
+pub mod disk;
 pub mod estimator;
 pub mod id;
 pub mod identity;
@@ -41,6 +43,7 @@ pub mod time;
 pub mod timer;
 pub mod units;
 
+pub use disk::{Copies, Disk, DiskAction, DiskCopy, DiskEntry, DiskEvent, DiskKey, DiskStatus};
 pub use estimator::{Gains, RttEstimator, RttOptions, WindowedMax, WindowedMin};
 pub use id::{Guid, GuidPrefix, ParseGuidError, PortId};
 pub use identity::{KeyPair, PublicKey};

@@ -56,6 +56,7 @@ fn router(
         hop: HopConfig::plain(&keys(number), [number; 32], 1472),
         buffer_packets: 16_384,
         store: StoreLimits {
+            cache: 0,
             total: 1 << 30,
             per_flow: 1 << 28,
             lifetime: Duration::from_secs(3600),

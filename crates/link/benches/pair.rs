@@ -8,11 +8,11 @@ use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use whimbrel_core::identity::KeyPair;
 use whimbrel_core::{SeededRng, Time};
-use whimbrel_link::{Hop, HopConfig, HopEvent, Pacing, PacketBudget};
+use whimbrel_link::{Buffer, Hop, HopConfig, HopEvent, Pacing};
 
 struct Side {
     hop: Hop,
-    budget: PacketBudget,
+    buffer: Buffer,
     delivered: u64,
 }
 
@@ -25,7 +25,7 @@ fn side(name: u8, mtu: usize, plain: bool) -> Side {
     let hop = Hop::new(config, SeededRng::new(u64::from(name)), Time::ZERO);
     Side {
         hop,
-        budget: PacketBudget::new(16_384),
+        buffer: Buffer::new(16_384),
         delivered: 0,
     }
 }
@@ -40,7 +40,7 @@ fn carry(now: Time, from: &mut Side, to: &mut Side, buffer: &mut Vec<u8>) -> boo
         };
         any = true;
         for frame in buffer[..size].chunks(segment.unwrap_or(size)) {
-            to.hop.handle_frame(now, frame, &mut to.budget);
+            to.hop.handle_frame(now, frame, &mut to.buffer);
         }
         take_events(now, to);
     }
@@ -51,9 +51,9 @@ fn carry(now: Time, from: &mut Side, to: &mut Side, buffer: &mut Vec<u8>) -> boo
 fn take_events(now: Time, side: &mut Side) {
     while let Some(event) = side.hop.poll_event() {
         match event {
-            HopEvent::Received { packets, .. } => {
-                side.budget.release(packets);
-                side.hop.budget_released(now, &mut side.budget);
+            HopEvent::Received { room, .. } => {
+                drop(room);
+                side.hop.room_released(now, &mut side.buffer);
             }
             HopEvent::Delivered { .. } => side.delivered += 1,
             _ => {}
@@ -99,8 +99,8 @@ fn bench(c: &mut Criterion) {
                     }
                     let moved = carry(now, &mut a, &mut b, &mut buffer);
                     if !carry(now, &mut b, &mut a, &mut buffer) && !moved {
-                        a.hop.handle_timeout(now, &mut a.budget);
-                        b.hop.handle_timeout(now, &mut b.budget);
+                        a.hop.handle_timeout(now, &mut a.buffer);
+                        b.hop.handle_timeout(now, &mut b.buffer);
                     }
                 }
                 begin.elapsed()

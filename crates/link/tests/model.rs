@@ -117,9 +117,9 @@ impl Model {
                 );
             }
             assert!(
-                this.budget.used() <= this.budget.capacity().max(1_300),
+                this.buffer.used() <= this.buffer.capacity().max(1_300),
                 "{}",
-                this.budget.used()
+                this.buffer.used()
             );
         }
     }

@@ -47,7 +47,7 @@ fn chunks_of_all_sizes_arrive_intact_in_both_directions() {
         for (tag, (got, size)) in received.iter().zip(sizes).enumerate() {
             assert_eq!(got, &chunk(tag as u64, size));
         }
-        assert_eq!(end.budget.used(), 0);
+        assert_eq!(end.buffer.used(), 0);
     }
 }
 
@@ -78,7 +78,7 @@ fn a_closed_window_stops_the_sender_and_room_lets_it_resume() {
         2,
         "two chunks of 367 packets fit in 1000 packets"
     );
-    assert!(pair.net[1].budget.used() <= 1_000);
+    assert!(pair.net[1].buffer.used() <= 1_000);
     assert_eq!(pair.net[0].hop.ready_for(), 0);
     assert!(pair.net[0].hop.stats().refusals_received > 0);
     let frames = pair.net[0].frames;
@@ -94,7 +94,7 @@ fn a_closed_window_stops_the_sender_and_room_lets_it_resume() {
         at + Duration::from_secs(2),
         |pair| pair.net[0].delivered.len() == 6
     ));
-    assert_eq!(pair.net[1].budget.used(), 0);
+    assert_eq!(pair.net[1].buffer.used(), 0);
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn a_withdrawn_chunk_comes_back_whole_and_its_room_is_released() {
         pair.send(0, tag, chunk(tag, 1 << 20));
     }
     pair.drive(Time::from_millis(400));
-    assert!(pair.net[1].budget.used() > 0);
+    assert!(pair.net[1].buffer.used() > 0);
     let now = pair.now();
     let (head, body) = pair.at(0, |end, now| end.hop.withdraw(now, 1)).unwrap();
     assert_eq!([&head[..], &body[..]].concat(), chunk(1, 1 << 20));
@@ -207,7 +207,7 @@ fn a_withdrawn_chunk_comes_back_whole_and_its_room_is_released() {
     pair.drive(now + Duration::from_secs(1));
     assert_eq!(
         (
-            pair.net[1].budget.used(),
+            pair.net[1].buffer.used(),
             pair.net[1].received.len(),
             pair.net[0].delivered.len()
         ),

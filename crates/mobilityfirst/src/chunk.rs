@@ -106,6 +106,22 @@ impl Chunk {
         (front.into(), body)
     }
 
+    /// Returns a chunk with the same header and the same fields, and without a payload: as much as a router
+    /// needs to know of one that it has on the disk.
+    pub fn without_payload(&self) -> Chunk {
+        let message = match self.data() {
+            Some(data) => Message::of_transport(&Transport::Data(Data {
+                payload: Bytes::new(),
+                ..data
+            })),
+            None => Message::default(),
+        };
+        Chunk {
+            header: self.header.clone(),
+            message,
+        }
+    }
+
     /// Returns its flow.
     pub fn flow(&self) -> Flow {
         self.header.flow()

@@ -11,11 +11,9 @@
 //! | module | holds | text that it follows |
 //! |---|---|---|
 //! | [`wire`] | headers, extensions, messages | `docs/protocols/mobilityfirst.md` |
-//! | [`charge`] | memory that counts while it is held | - |
 //! | [`chunk`] | a chunk between arrival and departure | [MFTP §3.1] |
 //! | [`mod@chunk_size`] | the size of chunks: as large as their path affords | [MFTP §3.1] |
 //! | [`next_hops`] | sets of next hops, and the selection among them | [MFTP §3.5], [MF-5G §III] |
-//! | [`room`] | room in the back-pressure buffer, held while a value lives | [MFTP §3.4.1] |
 //! | [`links`] | all hops of a node and the back-pressure buffer that they share | [MFTP §3.4.1] |
 //! | [`split`] | bifurcation: which branch takes the next chunk of a divided flow | [MF-5G §III] |
 //! | `outbox` | what waits for one neighbour, by flow | [MFTP §3.4.1] |
@@ -25,7 +23,6 @@
 //! | [`local`] | the protocol of local programs and the host stack | [MFTP §4], "Host Stack and API" |
 #![forbid(unsafe_code)]
 
-pub mod charge;
 pub mod chunk;
 pub mod chunk_size;
 pub mod handed;
@@ -34,7 +31,6 @@ pub mod links;
 pub mod local;
 pub mod next_hops;
 mod outbox;
-pub mod room;
 pub mod router;
 pub mod split;
 mod taken;

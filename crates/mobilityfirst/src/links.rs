@@ -25,13 +25,11 @@ use whimbrel_core::{
     Deadline, Guid, PortEvent, PortId, PortInfo, PortRequest, SeededRng, Source, Time, Transmit,
 };
 use whimbrel_link::hop::ReceptionCounters;
-use whimbrel_link::{HopConfig, Pacing};
+use whimbrel_link::{HopConfig, Pacing, Pool, Room};
 
-use crate::charge::{Charge, Pool};
 use crate::chunk::{Chunk, Flow};
 use crate::next_hops::{Branch, NextHops};
 use crate::outbox::flow_of;
-use crate::room::Room;
 use crate::split::SplitConfig;
 use crate::wire::{Credit, Pace, Request, ServiceId};
 pub use branch::{BranchState, BranchStatus, DividedStatus};
@@ -57,10 +55,9 @@ const MAX_LEASE: Duration = Duration::from_secs(32);
 pub struct ChunkToSend {
     /// The chunk.
     pub chunk: Chunk,
-    /// Its room in the back-pressure buffer; none for a chunk that the node itself originates.
+    /// Its room in the node's memory: in the back-pressure buffer, in the storage, or among the messages
+    /// that the node originates; none for a chunk that a host reads from a program.
     pub room: Room,
-    /// The pool that its memory counts in, if not the buffer.
-    pub charge: Charge,
     /// The port that it came in on and where its flow can be held back; none for a chunk that was
     /// stored or that the node itself originates.
     pub from: Option<PortId>,

@@ -9,7 +9,7 @@ use whimbrel_core::identity::KeyPair;
 use whimbrel_core::{
     Guid, Machine, Medium, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time, WallClock,
 };
-use whimbrel_link::{Hop, HopConfig, HopEvent, PacketBudget};
+use whimbrel_link::{Buffer, Hop, HopConfig, HopEvent};
 use whimbrel_mobilityfirst::chunk::{Chunk, Message};
 use whimbrel_mobilityfirst::router::{ProxyPolicy, Router, RouterConfig, store::StoreLimits};
 use whimbrel_mobilityfirst::wire::{
@@ -57,6 +57,7 @@ fn config() -> RouterConfig {
         hop,
         buffer_packets: BUFFER_PACKETS,
         store: StoreLimits {
+            cache: 0,
             total: 2 << 20,
             per_flow: 256 << 10,
             lifetime: Duration::from_secs(3600),
@@ -97,7 +98,7 @@ enum Mischief {
 
 struct Neighbour {
     hop: Hop,
-    budget: PacketBudget,
+    buffer: Buffer,
     mischief: Mischief,
     port: PortId,
     to_router: VecDeque<Vec<u8>>,
@@ -112,7 +113,7 @@ impl Neighbour {
         };
         Neighbour {
             hop: Hop::new(config, SeededRng::new(number as u64 + 7), Time::ZERO),
-            budget: PacketBudget::new(4096),
+            buffer: Buffer::new(4096),
             mischief,
             port: PortId(number as u32),
             to_router: VecDeque::new(),
@@ -188,9 +189,9 @@ impl Neighbour {
 
     fn step(&mut self, now: Time) {
         while let Some(event) = self.hop.poll_event() {
-            if let HopEvent::Received { packets, .. } = event {
-                self.budget.release(packets);
-                self.hop.budget_released(now, &mut self.budget);
+            if let HopEvent::Received { room, .. } = event {
+                drop(room);
+                self.hop.room_released(now, &mut self.buffer);
             }
         }
         while self.hop.ready_for() > 0 {
@@ -215,7 +216,7 @@ impl Neighbour {
             .poll_timeout()
             .is_some_and(|deadline| deadline.at <= now)
         {
-            self.hop.handle_timeout(now, &mut self.budget);
+            self.hop.handle_timeout(now, &mut self.buffer);
         }
     }
 }
@@ -256,7 +257,7 @@ fn run(mischiefs: &[Mischief], names: Names, rounds: u32) -> Outcome {
                     for frame in buffer.chunks(segment) {
                         neighbour
                             .hop
-                            .handle_frame(now, frame, &mut neighbour.budget);
+                            .handle_frame(now, frame, &mut neighbour.buffer);
                     }
                 }
                 buffer.clear();

@@ -6,11 +6,10 @@ use core::time::Duration;
 use bytes::Bytes;
 use whimbrel_core::identity::KeyPair;
 use whimbrel_core::{Medium, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time};
+use whimbrel_link::Room;
 use whimbrel_link::{HopConfig, Pacing};
-use whimbrel_mobilityfirst::charge::Charge;
 use whimbrel_mobilityfirst::chunk::{Chunk, Message};
 use whimbrel_mobilityfirst::links::{ChunkToSend, LinkEvent, Links};
-use whimbrel_mobilityfirst::room::Room;
 use whimbrel_mobilityfirst::wire::{NetworkHeader, ServiceId, UpperProtocol};
 
 /// Also the one-way delay.
@@ -159,7 +158,6 @@ impl Net {
         let outgoing = ChunkToSend {
             chunk,
             room: Room::default(),
-            charge: Charge::default(),
             from: None,
             origin: None,
             order: None,

@@ -10,7 +10,9 @@ use whimbrel_gnrs::store::{
 };
 use whimbrel_gnrs::{DiskStore, MemoryStore, Record, RecordKey, Store, StoreError};
 use whimbrel_gnrs_cluster::ClusterStore;
+use whimbrel_io::LoopHandle;
 
+use crate::Node;
 use crate::config::{NameServerPlan, NameStorePlan};
 use crate::place::make_folder_of;
 use crate::run::StartError;
@@ -104,14 +106,15 @@ pub(crate) fn open(plan: &NameServerPlan, waker: &Waker) -> Result<NameStore, St
     }
 }
 
-/// Wakes the loop of a name server when its store has something to say.
+/// Wakes the loop of a node when its store or its disk has something to say.
 #[derive(Clone, Default)]
 pub(crate) struct Waker(Arc<OnceLock<Box<dyn Fn() + Send + Sync>>>);
 
 impl Waker {
-    /// Sets what wakes the loop, once.
-    pub(crate) fn set(&self, wake: impl Fn() + Send + Sync + 'static) {
-        let _ = self.0.set(Box::new(wake));
+    /// Sets the loop that is woken, once: it drains its machine after each task. One that has ended
+    /// needs no waking.
+    pub(crate) fn follow(&self, handle: LoopHandle<Node<NameStore>>) {
+        let _ = self.0.set(Box::new(move || drop(handle.post(|_, _| ()))));
     }
 
     pub(crate) fn wake(&self) {

@@ -38,6 +38,8 @@ pub struct PushOptions {
     pub destination: Guid,
     /// What the user has chosen.
     pub transfer: TransferOptions,
+    /// Ask the access router to keep a copy of every chunk, and to answer for them.
+    pub delegate: bool,
     /// Wait until the receiver has everything, and not only the network.
     pub until_delivered: bool,
     /// Give up after this long.
@@ -167,7 +169,8 @@ impl<'a> Pushing<'a> {
     }
 
     fn is_over(&self, progress: &PushProgress) -> bool {
-        let taken = progress.state == SendState::Taken && !self.options.until_delivered;
+        let is_taken = matches!(progress.state, SendState::Taken | SendState::Kept);
+        let taken = is_taken && !self.options.until_delivered;
         taken || progress.state.is_final() || self.lost.contains(&progress.content)
     }
 
@@ -235,6 +238,10 @@ impl<'a> Pushing<'a> {
             let (Some(item), Some(content), false) = (item, content, self.is_over(progress)) else {
                 continue;
             };
+            if self.options.delegate {
+                let (content, is_on) = (progress.content, true);
+                client.send(&LocalRequest::Delegate { content, is_on })?;
+            }
             client.send(&LocalRequest::Send(SendContent {
                 request: *number,
                 destination: self.options.destination,

@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
-use whimbrel_core::{Guid, Peer, PortOrigin, SeededRng};
+use whimbrel_chunk_store::{DiskFolder, FolderLimits};
+use whimbrel_core::{Guid, Peer, PortOrigin, SeededRng, Time};
 use whimbrel_gnrs::{KeyPair, ServerEvent};
 use whimbrel_io::{
     Clock, EventLoop, InboundLimits, IoError, LoopHandle, Neighbour, UdpConfig, UnixListenerConfig,
@@ -63,6 +64,9 @@ pub enum StartError {
         /// The fault.
         source: whimbrel_gnrs::StoreError,
     },
+    /// The folder of stored chunks cannot be used.
+    #[error("[storage] folder: {0}")]
+    ChunkStore(#[from] whimbrel_chunk_store::OpenError),
     /// A name server that is not reached over UDP.
     #[error("{0} is no address of a name server: those are reached over UDP; write host:port")]
     NameServer(String),
@@ -262,12 +266,22 @@ fn router(plan: &MobilityFirstPlan) -> Result<Running, StartError> {
         rng: SeededRng::new(random_number()?),
     };
     let mut router = compose::router(plan, start);
+    let waker = Waker::default();
+    if let Some(folder) = &plan.chunk_folder {
+        let limits = FolderLimits {
+            bytes: folder.bytes,
+        };
+        let woken = waker.clone();
+        let disk = DiskFolder::open(&folder.path, limits, move || woken.wake())?;
+        router.set_disk(Time::ZERO, Box::new(disk));
+    }
     let known = KnownPeers::beside(&plan.key, &plan.links)?;
     for (number, rule) in known.rules(&plan.links) {
         router.set_name_rule(number, rule);
     }
     let node = Node::Router(Box::new(router));
     let mut event_loop = node_loop(clock, node)?;
+    waker.follow(event_loop.handle());
     let mut links = BTreeMap::new();
     for (index, (server, number)) in plan
         .name_servers
@@ -564,9 +578,7 @@ fn name_server(plan: &NameServerPlan) -> Result<Running, StartError> {
         store,
     ));
     let mut event_loop = node_loop(clock, node)?;
-    let handle = event_loop.handle();
-    // The loop drains its machine after each task. One that has ended needs no waking.
-    waker.set(move || drop(handle.post(|_, _| ())));
+    waker.follow(event_loop.handle());
     let limits = InboundLimits {
         max: plan.max_clients,
         per_network: share_of_a_network(plan.max_clients),

@@ -95,6 +95,9 @@ fn serve_once(
     for offer in shelf.offers() {
         client.send(&LocalRequest::Publish(offer, options))?;
     }
+    for delegation in shelf.delegations() {
+        client.send(&delegation)?;
+    }
     let mut watch = Watch::new(Subject::Host);
     while !stop.load(Ordering::Relaxed) {
         if let Some(question) = watch.question() {

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use whimbrel_content::{ChunkSize, ChunkTree, FolderError, HashError};
 use whimbrel_core::Guid;
 use whimbrel_keychain::small_file;
-use whimbrel_mobilityfirst::local::{Publish, ReadChunk};
+use whimbrel_mobilityfirst::local::{LocalRequest, Publish, ReadChunk};
 use whimbrel_mobilityfirst::wire::ContentKind;
 
 use crate::place::{check_own, make_folder_of};
@@ -190,6 +190,8 @@ pub struct Shelf {
     cache: Option<PathBuf>,
     /// The bytes of packs held in memory.
     held: usize,
+    /// The access router is to keep copies.
+    delegates: bool,
 }
 
 /// Called with a file and the number of its bytes that have been hashed.
@@ -213,6 +215,7 @@ impl Shelf {
             items: BTreeMap::new(),
             cache,
             held: 0,
+            delegates: false,
         }
     }
 
@@ -323,10 +326,24 @@ impl Shelf {
         Ok((tree, stamp))
     }
 
+    /// Has the access router keep copies of what it forwards of the shelf, and answer for them.
+    pub fn delegate(&mut self) {
+        self.delegates = true;
+    }
+
     /// Returns everything on the shelf, to be published.
     pub fn offers(&self) -> impl Iterator<Item = Publish> {
         let contents = self.items.iter();
         contents.map(|(name, item)| item.publish(*name))
+    }
+
+    /// Returns the requests that delegate everything on the shelf, if it is to be.
+    pub fn delegations(&self) -> impl Iterator<Item = LocalRequest> {
+        let contents = self.items.keys().filter(|_| self.delegates);
+        contents.map(|content| LocalRequest::Delegate {
+            content: *content,
+            is_on: true,
+        })
     }
 
     /// Returns a content as it is published or sent.

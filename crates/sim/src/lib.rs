@@ -4,6 +4,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`link`] | [`link::LinkSpec`], the properties of one direction of a link, and [`link::LinkDirection`], which implements them |
+//! | [`disk`] | [`SimulatedDisk`], which outlives the crash of its node |
 //! | [`simulator`] | [`Simulator`]: machines on nodes, frames on links, virtual time, faults |
 //! | [`tcp`] | TCP endpoints and a relay, as a baseline |
 //! | [`testbed`] | for tests: networks whose nodes restart after a crash, faults and schedules of faults |
@@ -45,6 +46,7 @@
 
 pub mod any;
 pub mod bounce;
+pub mod disk;
 pub mod link;
 pub mod simulator;
 pub mod tcp;
@@ -52,6 +54,7 @@ pub mod testbed;
 pub mod trace;
 
 pub use any::AnyMachine;
+pub use disk::SimulatedDisk;
 pub use simulator::{
     Connection, Direction, Door, DuplexLink, LinkId, NodeId, Occurrence, Simulator, Tap, Trace,
 };

@@ -26,6 +26,7 @@ pub(crate) const HELP: &str = "Example:\n  whimbrel bench loss outage --backend 
     simulator  packet events per second on one core, over a million (>= 1)\n  \
     messages   messages of 200 octets through one router, over 100,000/s (>= 1)\n  \
     memory     a router's memory under a flood, over its configured bound (<= 1)\n  \
+    storage    chunks that a router's disk takes, over dd with a sync for each batch, on the disk of this folder (>= 0.7)\n  \
     ndn        a router between two programs over a bare relay (>= 0.5) and over 150,000 exchanges/s, its pipeline alone\n             \
     over 1,000,000, a file over two routers over 3 Gbit/s (>= 1)\n\n\
     `whimbrel bench ndn-soak` keeps a router at half of its peak load for minutes and checks its memory.\n\
@@ -80,6 +81,7 @@ enum PartName {
     Simulator,
     Messages,
     Memory,
+    Storage,
     Ndn,
 }
 
@@ -185,6 +187,7 @@ impl From<PartName> for Part {
             PartName::Simulator => Part::Simulator,
             PartName::Messages => Part::Messages,
             PartName::Memory => Part::Memory,
+            PartName::Storage => Part::Storage,
             PartName::Ndn => Part::Ndn,
         }
     }

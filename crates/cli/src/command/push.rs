@@ -38,6 +38,10 @@ pub(crate) struct PushArguments {
     /// Give up after this long, as "30 s"; by default it waits for ever
     #[arg(long, value_name = "DURATION", value_parser = Span::with_unit)]
     timeout: Option<Span>,
+    /// Ask the access router to keep a copy until the receiver has it, and to send again what gets lost on the
+    /// way: this machine may be switched off
+    #[arg(long)]
+    delegate: bool,
     #[command(flatten)]
     access: HostAccess,
     #[command(flatten)]
@@ -173,6 +177,7 @@ fn deliver(
     let options = PushOptions {
         destination: sending.to,
         transfer: sending.transfer.options()?,
+        delegate: sending.delegate,
         until_delivered: sending.wait,
         timeout: sending.timeout.map(|span| span.0),
     };
@@ -294,7 +299,7 @@ impl PushReport<'_> {
                     self.say(&format!("{what}: {length} bytes, the receiver has them"));
                     continue;
                 }
-                SendState::Taken if progress.stored > 0 => {
+                SendState::Taken | SendState::Kept if progress.stored > 0 => {
                     self.say(&format!(
                         "{what}: {length} bytes, the network has them: the receiver is away, and gets them when it comes"
                     ));
@@ -302,6 +307,12 @@ impl PushReport<'_> {
                 }
                 SendState::Taken => {
                     self.say(&format!("{what}: {length} bytes, the network has them"));
+                    continue;
+                }
+                SendState::Kept => {
+                    self.say(&format!(
+                        "{what}: {length} bytes, the network has them, and the access router keeps a copy"
+                    ));
                     continue;
                 }
                 SendState::Leaving => "it can no longer be read, and was not sent whole",

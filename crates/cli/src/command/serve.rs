@@ -47,6 +47,10 @@ pub(crate) struct Serve {
     /// name service; ip://ADDRESS and dev://INTERFACE listen on bare IP and Ethernet
     #[arg(long, value_name = "[ADDRESS:]PORT", conflicts_with_all = ["socket", "print_names"])]
     listen: Option<Bind>,
+    /// Ask the access router to keep a copy of what others fetch, and to answer for it while this machine is
+    /// off
+    #[arg(long)]
+    delegate: bool,
     #[command(flatten)]
     pointing: Pointing,
     #[command(flatten)]
@@ -119,6 +123,7 @@ pub(crate) fn send(arguments: Send) -> Outcome {
     }
     offer(Offer {
         serve: Serve {
+            delegate: false,
             paths: arguments.paths,
             print_names: false,
             listen: listen.map(Bind::Udp),
@@ -162,6 +167,9 @@ fn offer(offer: Offer) -> Outcome {
     let stop = stop_flag()?;
     let cache = (!arguments.no_cache).then(|| Places::of_this_user().cache.join("trees"));
     let mut shelf = Shelf::new(cache);
+    if arguments.delegate {
+        shelf.delegate();
+    }
     // Detects a missing daemon before hashing for an hour.
     let mut access = if arguments.print_names {
         None

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use rand_core::Rng;
 use whimbrel_core::{Guid, KeyPair, SeededRng, Time};
 use whimbrel_gnrs::{Address, Record, Statement};
-use whimbrel_link::{Hop, HopConfig, HopEvent, Lane, PacketBudget};
+use whimbrel_link::{Buffer, Hop, HopConfig, HopEvent, Lane};
 use whimbrel_mobilityfirst::chunk::{self, Chunk};
 use whimbrel_mobilityfirst::wire::{
     ATTACH_CONTEXT, ChunkRanges, Control, Message, NetworkHeader, Reliability, Request, ServiceId,
@@ -202,7 +202,7 @@ struct Caller {
     keys: KeyPair,
     rng: SeededRng,
     hop: Hop,
-    room: PacketBudget,
+    room: Buffer,
     began: Instant,
     withheld: u64,
     due: u64,
@@ -225,7 +225,7 @@ impl Caller {
             hop: Hop::new(config, rng.clone(), Time::ZERO),
             keys,
             rng,
-            room: PacketBudget::new(ROOM),
+            room: Buffer::new(ROOM),
             began: Instant::now(),
             withheld,
             due: 0,
@@ -270,10 +270,10 @@ impl Caller {
         while let Some(event) = self.hop.poll_event() {
             match event {
                 HopEvent::Up { neighbour, .. } => self.neighbour = Some(neighbour),
-                HopEvent::Received { chunk, packets } => {
+                HopEvent::Received { chunk, room } => {
                     if self.takes_chunks {
-                        self.room.release(packets);
-                        self.hop.budget_released(now, &mut self.room);
+                        drop(room);
+                        self.hop.room_released(now, &mut self.room);
                     }
                     self.challenge = challenge_in(&chunk).or(self.challenge);
                 }

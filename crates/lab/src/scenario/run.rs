@@ -305,6 +305,11 @@ impl Schedule {
                 let rest = page.objects as usize - first;
                 files(page.size, vec![0.0; first], Some(rest))
             }
+            Kind::Push(pushes) => {
+                let every = pushes.every.as_secs_f64();
+                let at = (0..pushes.count).map(|number| f64::from(number) * every);
+                files(pushes.size, at.collect(), Some(0))
+            }
             Kind::Flows(flows) => {
                 let mut rng = SeededRng::stream(seed, &format!("flows {}", load.name));
                 let mut at = 0.0;

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use whimbrel_core::Guid;
 
 use super::secure::Unwilling;
+use crate::account::Room;
 
 /// An event of a hop. Events are in the order of their occurrence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,9 +25,8 @@ pub enum HopEvent {
     Received {
         /// Its bytes.
         chunk: Bytes,
-        /// Its room in the [`PacketBudget`](crate::PacketBudget), in packets. The owner releases
-        /// it.
-        packets: u32,
+        /// Its room in the [`Buffer`](crate::Buffer), until the last clone is dropped.
+        room: Room,
     },
     /// The neighbour has the whole chunk that was sent under `tag`.
     Delivered {

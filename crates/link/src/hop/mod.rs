@@ -11,7 +11,6 @@
 //! today.
 
 mod bitmap;
-mod budget;
 mod config;
 mod congestion;
 mod ecn;
@@ -37,7 +36,8 @@ use bytes::Bytes;
 use std::collections::VecDeque;
 use whimbrel_core::{Deadline, Ecn, Guid, SeededRng, Time};
 
-pub use budget::{PacketBudget, Share};
+use crate::account::Buffer;
+
 pub use config::{HopConfig, MAX_CHUNK, MAX_MTU, MIN_MTU, Pacing};
 pub use event::HopEvent;
 pub use lanes::Lane;
@@ -217,15 +217,15 @@ impl Hop {
     }
 
     /// One frame arrived from the neighbour. Bad frames are counted in [`HopStats::drops`].
-    pub fn handle_frame(&mut self, now: Time, frame: &[u8], budget: &mut PacketBudget) {
-        self.receiver.look_at(budget);
+    pub fn handle_frame(&mut self, now: Time, frame: &[u8], buffer: &mut Buffer) {
+        self.receiver.look_at(buffer);
         let mut opened = core::mem::take(&mut self.opened);
         let about = (&self.config, self.standing());
         let drops = &mut self.stats.drops;
         let had_peer = self.session.peer().is_some();
         let received = (self.session).receive(now, frame, &mut opened, about, drops);
         if let Some(greeting) = received.greeting {
-            self.apply(now, greeting, budget);
+            self.apply(now, greeting);
         }
         if received.unwilling == Some(Unwilling::NotAdmitted)
             && self.liveness.give_up(now, &self.config, false)
@@ -240,14 +240,14 @@ impl Hop {
         if let Some(content) = received.opened {
             match decode_opened(frame[0], content) {
                 Ok(Opened::Content(content)) => {
-                    self.handle_content(now, content, frame.len(), budget);
+                    self.handle_content(now, content, frame.len(), buffer);
                 }
                 Ok(Opened::Parameters(bytes)) => self.handle_parameters(now, bytes, frame.len()),
                 Err(_) => self.stats.drops.malformed += 1,
             }
         }
         self.opened = opened;
-        self.receiver.look_at(budget);
+        self.receiver.look_at(buffer);
     }
 
     fn handle_parameters(&mut self, now: Time, bytes: &[u8], len: usize) {
@@ -268,13 +268,7 @@ impl Hop {
         }
     }
 
-    fn handle_content(
-        &mut self,
-        now: Time,
-        content: Content<'_>,
-        len: usize,
-        budget: &mut PacketBudget,
-    ) {
+    fn handle_content(&mut self, now: Time, content: Content<'_>, len: usize, buffer: &mut Buffer) {
         self.count_received(len);
         self.unwilling = None;
         match content {
@@ -283,24 +277,24 @@ impl Hop {
                 self.liveness.note_data(now, self.receiver.arriving() > 0);
                 let whole = self
                     .receiver
-                    .handle_data(now, &data, len, budget, &mut self.stats);
+                    .handle_data(now, &data, len, buffer, &mut self.stats);
                 if let Some(whole) = whole {
                     self.stats.chunks_received += 1;
                     self.stats.chunk_bytes_received += whole.chunk.len() as u64;
                     self.events.push_back(HopEvent::Received {
                         chunk: whole.chunk,
-                        packets: whole.packets,
+                        room: whole.room,
                     });
                 }
                 if let Some(low) = data.question {
                     self.receiver
-                        .handle_question(now, &data, low, budget, &mut self.stats);
+                        .handle_question(now, &data, low, buffer, &mut self.stats);
                 }
             }
             Content::Csyn(csyn) => {
                 self.heard(now);
                 self.receiver
-                    .handle_csyn(now, &csyn, budget, &mut self.stats);
+                    .handle_csyn(now, &csyn, buffer, &mut self.stats);
             }
             Content::Cack(cack) => {
                 // This must precede `heard`: the answer to a probe that ends an outage tells which
@@ -327,12 +321,12 @@ impl Hop {
     }
 
     /// Handles a deadline of [`Hop::poll_timeout`]. Early or repeated calls do no harm.
-    pub fn handle_timeout(&mut self, now: Time, budget: &mut PacketBudget) {
+    pub fn handle_timeout(&mut self, now: Time, buffer: &mut Buffer) {
         let waiting = self.sender.transfers().has_work();
         self.session.set_patience(self.sender.control().suspicion());
         self.session.handle_timeout(now, &self.config, waiting);
-        self.receiver.handle_timeout(now, budget);
-        self.receiver.look_at(budget);
+        self.receiver.handle_timeout(now);
+        self.receiver.look_at(buffer);
         if self.session.peer().is_none() {
             return;
         }
@@ -361,22 +355,21 @@ impl Hop {
         }
     }
 
-    /// Returns true if the neighbour waits for room here: [`Hop::budget_released`] has something to
+    /// Returns true if the neighbour waits for room here: [`Hop::room_released`] has something to
     /// tell it.
     pub fn is_waited_for(&self) -> bool {
         self.receiver.is_waited_for()
     }
 
-    /// Handles released room in `budget`: refused chunks are granted now, and a closed window
+    /// Handles released room in `buffer`: refused chunks are granted now, and a closed window
     /// opens.
-    pub fn budget_released(&mut self, now: Time, budget: &mut PacketBudget) {
-        self.receiver.budget_released(now, budget);
+    pub fn room_released(&mut self, now: Time, buffer: &mut Buffer) {
+        self.receiver.room_released(now, buffer);
     }
 
-    /// Ends the hop, because its port is down: releases all that it holds of `budget` and returns
-    /// the chunks that are not yet acknowledged, in the order of sending.
-    pub fn close(mut self, _now: Time, budget: &mut PacketBudget) -> Vec<(u64, Bytes, Bytes)> {
-        self.receiver.clear(budget);
+    /// Ends the hop, because its port is down: drops what is arriving and returns the chunks that are
+    /// not yet acknowledged, in the order of sending.
+    pub fn close(mut self, _now: Time) -> Vec<(u64, Bytes, Bytes)> {
         self.sender.transfers_mut().withdraw_all()
     }
 
@@ -455,11 +448,6 @@ impl Hop {
         self.liveness.heard_at()
     }
 
-    /// Returns the memory of incomplete chunks, in bytes.
-    pub fn arriving_bytes(&self) -> usize {
-        self.receiver.arriving_bytes()
-    }
-
     /// Returns the frames that have been sent and received, and their bytes.
     pub fn traffic(&self) -> (u64, u64) {
         (
@@ -502,7 +490,7 @@ impl Hop {
         self.sender.set_limit(now, self.config.mtu.min(mtu));
     }
 
-    fn apply(&mut self, now: Time, greeting: Greeting, budget: &mut PacketBudget) {
+    fn apply(&mut self, now: Time, greeting: Greeting) {
         match greeting {
             Greeting::Known => self.follow_limit(now),
             Greeting::New {
@@ -515,7 +503,7 @@ impl Hop {
                     return;
                 };
                 self.stats.sessions += 1;
-                self.receiver.restart(first_hop_id, budget);
+                self.receiver.restart(first_hop_id);
                 let start = (window, own_first_id);
                 self.sender.restart(now, peer, start, &self.config);
                 // The round trip of a path that carries nothing yet: what start-up judges queues

@@ -7,12 +7,12 @@ use bytes::{Bytes, BytesMut};
 use whimbrel_core::{Deadline, Ecn, Time};
 
 use super::bitmap::Bitmap;
-use super::budget::PacketBudget;
 use super::config::HopConfig;
 use super::ecn::EcnReport;
 use super::finished::{FinishedWindow, Standing};
 use super::stats::HopStats;
 use super::wire::{About, Cack, Csyn, Data, Envelope, MARKS_LEN, Progress, Shape, encode_cack};
+use crate::account::{Buffer, Room};
 
 /// Bound of the answers that wait for the driver. The oldest is dropped; the sender asks again.
 const MAX_ANSWERS: usize = 256;
@@ -31,8 +31,7 @@ struct Arriving {
     bytes: BytesMut,
     shape: Shape,
     present: Bitmap,
-    // Its room in the budget, in packets.
-    reserved: u32,
+    room: Room,
     // When a new packet of it last came.
     heard_at: Time,
 }
@@ -48,7 +47,7 @@ struct Answer {
 /// A completely received chunk.
 pub(super) struct Whole {
     pub(super) chunk: Bytes,
-    pub(super) packets: u32,
+    pub(super) room: Room,
 }
 
 pub(super) struct Receiver {
@@ -73,7 +72,7 @@ pub(super) struct Receiver {
     has_lapsed: bool,
     // The number of the last CSYN received.
     last_number: u32,
-    // Payload of one of this node's packets: the unit of the budget.
+    // Payload of one of this node's packets: the unit of the buffer.
     unit: u32,
     max_chunks: usize,
     chunk_limit: u32,
@@ -110,8 +109,8 @@ impl Receiver {
     }
 
     /// Starts a new session: incomplete chunks of the former incarnation are dropped.
-    pub(super) fn restart(&mut self, first_hop_id: u32, budget: &mut PacketBudget) {
-        self.clear(budget);
+    pub(super) fn restart(&mut self, first_hop_id: u32) {
+        self.clear();
         self.finished = FinishedWindow::new(self.finished.size() as u16, first_hop_id);
         self.received = 0;
         self.spurious = 0;
@@ -119,9 +118,8 @@ impl Receiver {
         self.told_shut = false;
     }
 
-    /// Drops all incomplete chunks and releases their room.
-    pub(super) fn clear(&mut self, budget: &mut PacketBudget) {
-        budget.release(self.reserved);
+    /// Drops all incomplete chunks and their room.
+    fn clear(&mut self) {
         self.reserved = 0;
         self.arriving.clear();
         self.waiting.clear();
@@ -139,13 +137,6 @@ impl Receiver {
         self.arriving.len()
     }
 
-    /// Returns the memory of incomplete chunks, in bytes. A chunk is allocated whole with its first
-    /// packet.
-    pub(super) fn arriving_bytes(&self) -> usize {
-        let chunks = self.arriving.values();
-        chunks.map(|chunk| chunk.shape.chunk_len as usize).sum()
-    }
-
     /// Returns W_ad: the packets reserved for this neighbour and the free ones [MFTP §3.4.1].
     pub(super) fn window(&self) -> u32 {
         let free = if self.arriving.len() < self.max_chunks {
@@ -157,10 +148,10 @@ impl Receiver {
             .saturating_add(u32::try_from(free).unwrap_or(u32::MAX))
     }
 
-    /// Notes the free part of the budget, for the windows reported until the next call.
-    pub(super) fn look_at(&mut self, budget: &PacketBudget) {
-        self.free = budget.free();
-        self.shut_below = SHUT.min(budget.capacity() / 4 + 1);
+    /// Notes the free part of the buffer, for the windows reported until the next call.
+    pub(super) fn look_at(&mut self, buffer: &Buffer) {
+        self.free = buffer.free();
+        self.shut_below = SHUT.min(buffer.capacity() / 4 + 1);
     }
 
     /// Handles a DATA frame of `frame_len` bytes. Returns the chunk if it is complete now.
@@ -169,7 +160,7 @@ impl Receiver {
         now: Time,
         data: &Data<'_>,
         frame_len: usize,
-        budget: &mut PacketBudget,
+        buffer: &mut Buffer,
         stats: &mut HopStats,
     ) -> Option<Whole> {
         self.received += frame_len as u64;
@@ -190,7 +181,7 @@ impl Receiver {
             stats.drops.inconsistent += 1;
             return None;
         };
-        if !self.arriving.contains_key(&id) && !self.let_in(now, id, shape, budget) {
+        if !self.arriving.contains_key(&id) && !self.let_in(now, id, shape, buffer) {
             stats.drops.no_room += 1;
             return None;
         }
@@ -215,11 +206,11 @@ impl Receiver {
             return None;
         }
         let chunk = self.arriving.remove(&id)?;
-        self.reserved -= chunk.reserved;
+        self.reserved -= chunk.room.packets();
         self.finished.finish(id);
         Some(Whole {
             chunk: chunk.bytes.freeze(),
-            packets: chunk.reserved,
+            room: chunk.room,
         })
     }
 
@@ -229,7 +220,7 @@ impl Receiver {
         now: Time,
         data: &Data<'_>,
         low: u8,
-        budget: &mut PacketBudget,
+        buffer: &mut Buffer,
         stats: &mut HopStats,
     ) {
         let Some(shape) = shape_of(data) else { return };
@@ -247,7 +238,7 @@ impl Receiver {
                     number,
                     about: Some(about),
                 },
-                budget,
+                buffer,
                 stats,
             );
         }
@@ -257,13 +248,13 @@ impl Receiver {
         &mut self,
         now: Time,
         csyn: &Csyn,
-        budget: &mut PacketBudget,
+        buffer: &mut Buffer,
         stats: &mut HopStats,
     ) {
         self.last_number = csyn.number;
         let about = match csyn.about {
             None => None,
-            Some(about) => match self.consider(now, about, budget, stats) {
+            Some(about) => match self.consider(now, about, buffer, stats) {
                 Some(id) => Some(id),
                 None => return,
             },
@@ -281,7 +272,7 @@ impl Receiver {
         &mut self,
         now: Time,
         about: About,
-        budget: &mut PacketBudget,
+        buffer: &mut Buffer,
         stats: &mut HopStats,
     ) -> Option<u64> {
         let id = self.finished.unwrap(about.hop_id);
@@ -294,8 +285,8 @@ impl Receiver {
             Standing::Open => {}
         }
         if about.cancel {
-            self.forget(id, budget);
-            self.admit(id, budget);
+            self.forget(id);
+            self.admit(id);
             self.finished.finish(id);
             self.cancelled.insert(id);
             return Some(id);
@@ -311,9 +302,9 @@ impl Receiver {
             stats.drops.inconsistent += 1;
             return None;
         }
-        if !self.grant(now, id, about.shape, budget) {
+        if !self.grant(now, id, about.shape, buffer) {
             stats.refusals_sent += 1;
-            self.admit(id, budget);
+            self.admit(id);
             if self.waiting.len() < self.max_chunks {
                 self.waiting.insert(id, about.shape);
             }
@@ -329,9 +320,9 @@ impl Receiver {
 
     /// Handles released room: grants it to refused chunks in their order, and announces an opened
     /// window.
-    pub(super) fn budget_released(&mut self, now: Time, budget: &mut PacketBudget) {
+    pub(super) fn room_released(&mut self, now: Time, buffer: &mut Buffer) {
         while let Some((&id, &shape)) = self.waiting.first_key_value() {
-            if !self.grant(now, id, shape, budget) {
+            if !self.grant(now, id, shape, buffer) {
                 break;
             }
             self.answer(Answer {
@@ -341,7 +332,7 @@ impl Receiver {
                 clock: now,
             });
         }
-        self.look_at(budget);
+        self.look_at(buffer);
         if self.told_shut && self.free >= self.shut_below && self.answers.is_empty() {
             self.answer(Answer {
                 number: 0,
@@ -352,7 +343,7 @@ impl Receiver {
         }
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Time, budget: &mut PacketBudget) {
+    pub(super) fn handle_timeout(&mut self, now: Time) {
         if self.next_sweep.is_none_or(|at| now < at) {
             return;
         }
@@ -366,7 +357,7 @@ impl Receiver {
         for id in over {
             let chunk = self.arriving.get(&id);
             self.has_lapsed |= chunk.is_some_and(|chunk| chunk.present.used_bytes() == 0);
-            self.forget(id, budget);
+            self.forget(id);
         }
         let patience = self.arriving.values().map(|chunk| self.patience_for(chunk));
         self.next_sweep = patience.min().map(|least| now + least / 4);
@@ -472,25 +463,28 @@ impl Receiver {
 
     /// Grants room that was asked for. A neighbour that has let grants lapse gets one at a time until
     /// it sends something: asking alone must not hold the buffer.
-    fn grant(&mut self, now: Time, id: u64, shape: Shape, budget: &mut PacketBudget) -> bool {
+    fn grant(&mut self, now: Time, id: u64, shape: Shape, buffer: &mut Buffer) -> bool {
         let may = !self.has_lapsed || self.arriving.is_empty();
-        may && self.let_in(now, id, shape, budget)
+        may && self.let_in(now, id, shape, buffer)
     }
 
-    fn let_in(&mut self, now: Time, id: u64, shape: Shape, budget: &mut PacketBudget) -> bool {
+    fn let_in(&mut self, now: Time, id: u64, shape: Shape, buffer: &mut Buffer) -> bool {
         let packets = u32::from(shape.packets().unwrap_or(u16::MAX));
         let reserved = packets.max(shape.chunk_len.div_ceil(self.unit));
-        if self.arriving.len() >= self.max_chunks || !budget.reserve(reserved) {
+        if self.arriving.len() >= self.max_chunks {
             return false;
         }
+        let Some(room) = buffer.take(reserved, shape.chunk_len.into()) else {
+            return false;
+        };
         self.waiting.remove(&id);
-        self.admit(id, budget);
+        self.admit(id);
         self.reserved += reserved;
         let chunk = Arriving {
             bytes: BytesMut::with_capacity(shape.chunk_len as usize),
             shape,
             present: Bitmap::new(packets as usize),
-            reserved,
+            room,
             heard_at: now,
         };
         self.arriving.insert(id, chunk);
@@ -500,14 +494,14 @@ impl Receiver {
     }
 
     /// Slides the window of ids. Transfers below it can never be finished and are dropped.
-    fn admit(&mut self, id: u64, budget: &mut PacketBudget) {
+    fn admit(&mut self, id: u64) {
         let oldest = self.finished.admit(id);
         while let Some((&old, _)) = self
             .arriving
             .first_key_value()
             .filter(|(old, _)| **old < oldest)
         {
-            self.forget(old, budget);
+            self.forget(old);
         }
         while let Some((&old, _)) = self
             .waiting
@@ -521,11 +515,10 @@ impl Receiver {
         }
     }
 
-    fn forget(&mut self, id: u64, budget: &mut PacketBudget) {
+    fn forget(&mut self, id: u64) {
         self.waiting.remove(&id);
         if let Some(chunk) = self.arriving.remove(&id) {
-            self.reserved -= chunk.reserved;
-            budget.release(chunk.reserved);
+            self.reserved -= chunk.room.packets();
         }
     }
 }
@@ -578,29 +571,28 @@ mod tests {
         let keys = KeyPair::from_secret(&[1; 32]);
         let config = HopConfig::plain(&keys, [1; 32], 1472).bounded();
         let mut receiver = Receiver::new(&config);
-        receiver.restart(0, &mut PacketBudget::new(1));
-        let (mut budget, mut stats) = (PacketBudget::new(4096), HopStats::default());
-        let ask =
-            |receiver: &mut Receiver, now, budget: &mut PacketBudget, stats: &mut HopStats| {
-                for hop_id in 0..40 {
-                    let shape = Shape {
-                        chunk_len: 100_000,
-                        packet_size: 1000,
-                    };
-                    let about = Some(About {
-                        hop_id,
-                        shape,
-                        cancel: false,
-                    });
-                    receiver.handle_csyn(now, &Csyn { number: 1, about }, budget, stats);
-                }
-            };
+        receiver.restart(0);
+        let (mut buffer, mut stats) = (Buffer::new(4096), HopStats::default());
+        let ask = |receiver: &mut Receiver, now, buffer: &mut Buffer, stats: &mut HopStats| {
+            for hop_id in 0..40 {
+                let shape = Shape {
+                    chunk_len: 100_000,
+                    packet_size: 1000,
+                };
+                let about = Some(About {
+                    hop_id,
+                    shape,
+                    cancel: false,
+                });
+                receiver.handle_csyn(now, &Csyn { number: 1, about }, buffer, stats);
+            }
+        };
         let mut used = Vec::new();
         for second in 0..60 {
             let now = Time::from_secs(second);
-            receiver.handle_timeout(now, &mut budget);
-            ask(&mut receiver, now, &mut budget, &mut stats);
-            used.push(budget.used());
+            receiver.handle_timeout(now);
+            ask(&mut receiver, now, &mut buffer, &mut stats);
+            used.push(buffer.used());
         }
         assert!(used[0] > 3_500, "{used:?}");
         assert!(used[8..].iter().all(|used| *used <= 100), "{used:?}");
@@ -616,9 +608,9 @@ mod tests {
             payload: &payload,
         };
         let now = Time::from_secs(60);
-        receiver.handle_data(now, &data, 1000, &mut budget, &mut stats);
-        ask(&mut receiver, now, &mut budget, &mut stats);
-        assert!(budget.used() > 3_500);
+        receiver.handle_data(now, &data, 1000, &mut buffer, &mut stats);
+        ask(&mut receiver, now, &mut buffer, &mut stats);
+        assert!(buffer.used() > 3_500);
     }
 
     proptest! {

@@ -17,7 +17,7 @@ use whimbrel_core::{
     Transmit,
 };
 use whimbrel_link::hop::Reception;
-use whimbrel_link::{Hop, HopConfig, HopEvent, PacketBudget};
+use whimbrel_link::{Buffer, Hop, HopConfig, HopEvent, Room};
 use whimbrel_sim::link::{LinkSpec, LinkStats, QueueLimit, Rate, Reorder};
 use whimbrel_sim::testbed::{Fault, Life, Net};
 use whimbrel_sim::{Direction, DuplexLink};
@@ -59,14 +59,14 @@ impl Arrival {
     }
 }
 
-/// A hop with its own budget, and the results of all its lives.
+/// A hop with its own buffer, and the results of all its lives.
 pub struct End {
     pub hop: Hop,
-    pub budget: PacketBudget,
+    pub buffer: Buffer,
     pub config: HopConfig,
     pub received: Vec<Arrival>,
-    // Room of received chunks that is not released yet, in packets.
-    held: u32,
+    // Room of received chunks that is not released yet.
+    held: Vec<Room>,
     pub delivered: Vec<u64>,
     pub events: Vec<(Time, HopEvent)>,
     /// Received chunks keep their room until the test releases it.
@@ -81,10 +81,10 @@ impl End {
     fn new(config: HopConfig, room: usize, life: &Life) -> End {
         End {
             hop: Hop::new(config.clone(), life.rng(), life.start),
-            budget: PacketBudget::new(room),
+            buffer: Buffer::new(room),
             config,
             received: Vec::new(),
-            held: 0,
+            held: Vec::new(),
             delivered: Vec::new(),
             events: Vec::new(),
             hold: false,
@@ -109,14 +109,14 @@ impl End {
             hold: self.hold,
             frames: self.frames,
             transmits: self.transmits,
-            ..End::new(config, self.budget.capacity(), life)
+            ..End::new(config, self.buffer.capacity(), life)
         }
     }
 
     /// Releases the room of all received chunks.
     pub fn release(&mut self, now: Time) {
-        self.budget.release(core::mem::take(&mut self.held));
-        self.hop.budget_released(now, &mut self.budget);
+        self.held.clear();
+        self.hop.room_released(now, &mut self.buffer);
     }
 
     /// Records an event of the hop. Returns false if there is none.
@@ -125,10 +125,10 @@ impl End {
         while let Some(event) = self.hop.poll_event() {
             any = true;
             match event {
-                HopEvent::Received { chunk, packets } => {
+                HopEvent::Received { chunk, room } => {
                     let incarnation = self.config.incarnation;
                     self.received.push(Arrival { chunk, incarnation });
-                    self.held += packets;
+                    self.held.push(room);
                     if !self.hold {
                         self.release(now);
                     }
@@ -156,13 +156,13 @@ impl Machine for End {
 
     fn handle_frames(&mut self, now: Time, _: PortId, frames: &[&[u8]]) {
         for frame in frames {
-            self.hop.handle_frame(now, frame, &mut self.budget);
+            self.hop.handle_frame(now, frame, &mut self.buffer);
             self.note(now);
         }
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        self.hop.handle_timeout(now, &mut self.budget);
+        self.hop.handle_timeout(now, &mut self.buffer);
         self.note(now);
     }
 

@@ -17,7 +17,7 @@ use whimbrel_core::{
     Deadline, Ecn, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, SeededRng,
     Time, Transmit,
 };
-use whimbrel_link::{Hop, HopConfig, HopEvent, Pacing, PacketBudget};
+use whimbrel_link::{Buffer, Hop, HopConfig, HopEvent, Pacing};
 use whimbrel_sim::link::{LinkSpec, LinkStats};
 use whimbrel_sim::testbed::{Life, Net};
 use whimbrel_sim::{Direction, DuplexLink};
@@ -34,7 +34,7 @@ pub enum Flow {
 enum Part {
     Hop {
         hop: Box<Hop>,
-        budget: PacketBudget,
+        buffer: Buffer,
         sends: bool,
         next: u64,
     },
@@ -73,7 +73,7 @@ impl Side {
                             SeededRng::new(rng.next_word()),
                             life.start,
                         )),
-                        budget: PacketBudget::new(1 << 20),
+                        buffer: Buffer::new(1 << 20),
                         sends,
                         next: 0,
                     }
@@ -106,7 +106,7 @@ impl Side {
         for (index, (part, start, end)) in self.parts.iter_mut().enumerate() {
             let Part::Hop {
                 hop,
-                budget,
+                buffer,
                 sends,
                 next,
             } = part
@@ -115,9 +115,9 @@ impl Side {
             };
             while let Some(event) = hop.poll_event() {
                 match event {
-                    HopEvent::Received { packets, .. } => {
-                        budget.release(packets);
-                        hop.budget_released(now, budget);
+                    HopEvent::Received { room, .. } => {
+                        drop(room);
+                        hop.room_released(now, buffer);
                     }
                     HopEvent::SetEcn { capable } => {
                         let port = self.port.unwrap();
@@ -164,11 +164,11 @@ impl Machine for Side {
             let (flow, frame) = (usize::from(frame[0]), &frame[1..]);
             let marked = core::mem::take(&mut self.marked);
             match &mut self.parts[flow].0 {
-                Part::Hop { hop, budget, .. } => {
+                Part::Hop { hop, buffer, .. } => {
                     if marked {
                         hop.handle_ecn(now, Ecn::Marked, 1);
                     }
-                    hop.handle_frame(now, frame, budget);
+                    hop.handle_frame(now, frame, buffer);
                 }
                 Part::Sender(tcp) => tcp.handle_ack(now, frame),
                 Part::Receiver(sink) => {
@@ -183,7 +183,7 @@ impl Machine for Side {
     fn handle_timeout(&mut self, now: Time) {
         for (part, ..) in &mut self.parts {
             match part {
-                Part::Hop { hop, budget, .. } => hop.handle_timeout(now, budget),
+                Part::Hop { hop, buffer, .. } => hop.handle_timeout(now, buffer),
                 Part::Sender(tcp) => tcp.handle_timeout(now),
                 Part::Receiver(_) => {}
             }

@@ -4,6 +4,7 @@
 use core::time::Duration;
 
 use whimbrel_core::{Guid, Time};
+use whimbrel_link::Room;
 
 use super::effects::{Effects, Treatment};
 use super::inbox::HOLD_AGAIN;
@@ -11,7 +12,6 @@ use super::upload::{Pushed, Ready};
 use super::{App, Host, Timer, Way};
 use crate::chunk::{Chunk, Flow};
 use crate::local::{AcceptOffer, OfferId, OfferVerdict, SendContent};
-use crate::room::Room;
 use crate::wire::{
     ChunkRanges, Control, Credit, Data, DropReason, NetworkHeader, Notice, OfferTerms, Reliability,
     Request, ServiceId, Transport, UpperProtocol,
@@ -139,6 +139,8 @@ impl Host {
         header.extensions.offer = ready.offer;
         header.extensions.lifetime_ms = treatment.lifetime_ms;
         header.extensions.nack_timeout_ms = ready.nack_timeout_ms;
+        header.extensions.delegate =
+            ready.way == Way::Uplink && self.uploads.delegates(&ready.data.content);
         let data = Transport::Data(ready.data);
         let chunk = Chunk::of_transport(header, &data);
         self.send(ready.way, chunk, treatment.divides)

@@ -5,8 +5,8 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use whimbrel_core::{Guid, PortId, Time};
+use whimbrel_link::Room;
 
-use super::shares::Load;
 use super::{App, HostCounters, Timer, Way};
 use crate::local::{Delivery, LocalChunk, LocalEvent};
 use crate::wire::{Control, Echo, ServiceId, Transport};
@@ -86,7 +86,7 @@ pub(super) enum Action {
     /// Tell a program.
     Tell(App, LocalEvent),
     /// Give a program a chunk, and hold its load until the program has it.
-    HandOver(App, LocalChunk, Load),
+    HandOver(App, LocalChunk, Room),
     /// Set a timer, in place of an earlier setting.
     Set(Timer, Time),
     /// Set a timer unless it fires earlier already.
@@ -168,7 +168,7 @@ impl Effects {
         self.push(Action::Tell(app, event));
     }
 
-    pub(super) fn hand_over(&mut self, app: App, chunk: LocalChunk, load: Load) {
+    pub(super) fn hand_over(&mut self, app: App, chunk: LocalChunk, load: Room) {
         self.push(Action::HandOver(app, chunk, load));
     }
 

@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use core::time::Duration;
 use whimbrel_core::{Distrust, Guid, Recent, Time};
+use whimbrel_link::Room;
 
 use super::App;
 use super::effects::Effects;
 use super::status::InboxStatus;
 use crate::local::{ContentOffer, LocalEvent, OfferId, OfferVerdict, Publish};
-use crate::room::Room;
 use crate::wire::{Data, NetworkHeader, OfferTerms, SignedOffer};
 
 /// Bound of the offers that wait for a decision.

@@ -34,7 +34,7 @@ use whimbrel_core::{
     Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, SeededRng,
     Time, TimerQueue, Transmit, WallClock,
 };
-use whimbrel_link::Pacing;
+use whimbrel_link::{Pacing, Room};
 
 use crate::chunk::{Chunk, Message};
 use crate::links::callers::CallersStatus;
@@ -264,6 +264,9 @@ impl Host {
             }
             LocalRequest::Listen { channel } => self.messages.listen(app, channel, effects),
             LocalRequest::Send(send) => self.send_content(now, app, &send),
+            LocalRequest::Delegate { content, is_on } => {
+                self.uploads.delegate(app, content, is_on, effects)
+            }
             LocalRequest::TakeOffers => self.inbox.listen(app, effects),
             LocalRequest::Attach { key } => {
                 let keys = whimbrel_gnrs::KeyPair::from_secret(&key.0);
@@ -370,6 +373,9 @@ impl Host {
         match event {
             LinkEvent::Up { port, new_run, .. } if self.uplinks.has(port) => {
                 self.registration.forget_challenge(port, new_run);
+                if let Some(router) = self.links.neighbour(port).filter(|_| new_run) {
+                    self.uploads.note_forgotten(&router);
+                }
                 let uplink = self.uplink();
                 self.downloads
                     .resume_transfers(now, &uplink, &mut self.effects);

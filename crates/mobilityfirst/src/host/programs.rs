@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use whimbrel_core::{PortId, Transmit};
+use whimbrel_link::Room;
 
-use super::shares::Load;
 use super::{App, HostEvent};
 use crate::local::{LocalEvent, check_greeting, greeting};
 
@@ -14,7 +14,7 @@ const MAX_QUEUED_EVENTS: usize = 256;
 #[derive(Default)]
 struct LocalPort {
     // Events, and what each holds of the buffer until it has left.
-    queue: VecDeque<(LocalEvent, Load)>,
+    queue: VecDeque<(LocalEvent, Room)>,
     blocked: bool,
     greeting: Greeting,
 }
@@ -31,7 +31,7 @@ struct Greeting {
 #[derive(Default)]
 pub(super) struct Programs {
     ports: BTreeMap<PortId, LocalPort>,
-    inner: VecDeque<(HostEvent, Load)>,
+    inner: VecDeque<(HostEvent, Room)>,
     // Programs in this process that take no events for now.
     blocked: BTreeSet<u32>,
 }
@@ -110,7 +110,7 @@ impl Programs {
 
     /// Queues an event for a program. Returns false if it is dropped. A program's own requests
     /// bound the events that answer them; only reports are dropped when it does not read.
-    pub(super) fn tell(&mut self, app: App, event: LocalEvent, load: Load) -> bool {
+    pub(super) fn tell(&mut self, app: App, event: LocalEvent, load: Room) -> bool {
         let port = match app {
             App::Inner(app) => {
                 let is_behind = self.blocked.contains(&app) && event.is_report();
@@ -134,7 +134,7 @@ impl Programs {
 
     /// Returns the next event for a program in this process.
     pub(super) fn poll_inner(&mut self) -> Option<HostEvent> {
-        let takes = |(waiting, _): &(HostEvent, Load)| !self.blocked.contains(&waiting.app);
+        let takes = |(waiting, _): &(HostEvent, Room)| !self.blocked.contains(&waiting.app);
         let next = self.inner.iter().position(takes)?;
         self.inner.remove(next).map(|(event, _)| event)
     }

@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 use whimbrel_core::{PortId, Time};
+use whimbrel_link::Room;
 
 use super::upload::Presence;
 use super::{Host, Way};
 use crate::chunk::{Chunk, Flow};
 use crate::chunk_size::Path;
 use crate::links::AskedBy;
-use crate::room::Room;
 use crate::wire::{
     Control, Data, Echo, NetworkHeader, Notice, Request, ServiceId, Transport, UpperProtocol,
 };
@@ -163,7 +163,7 @@ impl Host {
             {
                 effects.drop("not-for-a-caller-to-say")
             }
-            Transport::Store(_) | Transport::Lost(_) if way != Way::Uplink => {
+            Transport::Store(_) | Transport::Kept(_) | Transport::Lost(_) if way != Way::Uplink => {
                 effects.drop("not-for-a-caller-to-say")
             }
             // The chunk keeps its room in the buffer until a program has taken it.
@@ -201,6 +201,11 @@ impl Host {
                 }
             }
             Transport::Store(notice) => self.uploads.handle_store(now, header, notice, effects),
+            Transport::Kept(notice) => {
+                let router = self.uplink().router;
+                let effects = &mut self.effects;
+                self.uploads.handle_kept(router, header, &notice, effects)
+            }
             Transport::Drop(notice, _) if notice.source != self.guid => {
                 effects.drop("notice-for-another")
             }

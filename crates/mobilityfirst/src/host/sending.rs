@@ -1,17 +1,15 @@
 //! Chunks and messages that leave a host.
 
 use whimbrel_core::{Guid, PortId};
+use whimbrel_link::Room;
 
 use super::effects::{Action, Treatment};
-use super::shares::Load;
 use super::{Host, Way, small};
-use crate::charge::Charge;
 use crate::chunk::Chunk;
 use crate::links::ChunkToSend;
 use crate::local::LocalEvent;
 use crate::next_hops::Spread;
 use crate::outbox::flow_of;
-use crate::room::Room;
 use crate::wire::{Control, NetworkHeader, ServiceId, Transport, UpperProtocol};
 
 impl Host {
@@ -58,7 +56,7 @@ impl Host {
                 Action::Announce(content) => self.registration.announce(content),
                 Action::Withdraw(contents) => self.registration.withdraw_announcements(contents),
                 Action::Tell(app, event) => {
-                    if !self.programs.tell(app, event, Load::default()) {
+                    if !self.programs.tell(app, event, Room::default()) {
                         self.effects.drop("local-report");
                     }
                 }
@@ -117,7 +115,6 @@ impl Host {
             let outgoing = ChunkToSend {
                 chunk,
                 room: Room::default(),
-                charge: Charge::default(),
                 from: None,
                 origin: None,
                 order: None,
@@ -131,7 +128,6 @@ impl Host {
             let outgoing = ChunkToSend {
                 chunk: chunk.clone(),
                 room: Room::default(),
-                charge: Charge::default(),
                 from: None,
                 origin: None,
                 order: None,
@@ -180,7 +176,6 @@ impl Host {
         let outgoing = ChunkToSend {
             chunk: small(header, head),
             room: Room::default(),
-            charge: Charge::default(),
             from: None,
             origin: None,
             order: None,

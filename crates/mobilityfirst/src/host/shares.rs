@@ -7,114 +7,88 @@
 use std::collections::BTreeMap;
 
 use super::App;
-use crate::charge::{Charge, Pool};
-use crate::room::Room;
+use whimbrel_link::Pool;
 
 /// A program may hold a third of what others leave: alone a quarter of the buffer.
 const PARTS: u64 = 3;
 
-/// The room of a chunk on its way to a program, until it is dropped.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Load {
-    _room: Room,
-    _charge: Charge,
-}
-
-/// The packets held by the downloads of one program.
+/// What the downloads of one program hold.
 #[derive(Debug)]
-struct Holder {
+struct OfProgram {
     held: Pool,
     downloads: u64,
 }
 
-/// The packets of the buffer that programs hold.
+/// What programs hold of the buffer.
 #[derive(Debug)]
 pub(super) struct Shares {
     // Of the whole buffer, in packets.
     capacity: u64,
     held: Pool,
-    holders: BTreeMap<App, Holder>,
+    programs: BTreeMap<App, OfProgram>,
 }
-
-/// The packets held by one download.
-#[derive(Debug)]
-pub(super) struct Share(Pool);
 
 impl Shares {
     pub(super) fn new(buffer_packets: usize) -> Shares {
         Shares {
             capacity: buffer_packets as u64,
             held: Pool::default(),
-            holders: BTreeMap::new(),
+            programs: BTreeMap::new(),
         }
     }
 
-    /// Adds a download of a program, and returns its share.
-    pub(super) fn open(&mut self, app: App) -> Share {
-        let holder = self.holders.entry(app).or_insert_with(|| Holder {
+    /// Adds a download of a program, and returns its share, in which the room of its chunks counts.
+    pub(super) fn open(&mut self, app: App) -> Pool {
+        let holder = self.programs.entry(app).or_insert_with(|| OfProgram {
             held: self.held.part(),
             downloads: 0,
         });
         holder.downloads += 1;
-        Share(holder.held.part())
+        holder.held.part()
     }
 
     /// Removes a download of a program.
     pub(super) fn close(&mut self, app: App) {
-        if let Some(holder) = self.holders.get_mut(&app) {
+        if let Some(holder) = self.programs.get_mut(&app) {
             holder.downloads -= 1;
             if holder.downloads == 0 {
-                self.holders.remove(&app);
+                self.programs.remove(&app);
             }
         }
     }
 
     /// Returns the packets that each download of `app` may hold.
     pub(super) fn limit(&self, app: App) -> u64 {
-        let downloads = self.holders.get(&app).map_or(1, |holder| holder.downloads);
+        let downloads = self.programs.get(&app).map_or(1, |holder| holder.downloads);
         self.limit_of_program() / downloads.max(1)
     }
 
     fn limit_of_program(&self) -> u64 {
-        self.capacity.saturating_sub(self.held.amount()) / PARTS
+        self.capacity.saturating_sub(self.held.packets()) / PARTS
     }
 
     /// Returns true if a download of `app` may hold `packets` more.
-    pub(super) fn admits(&self, app: App, share: &Share, packets: u32) -> bool {
+    pub(super) fn admits(&self, app: App, share: &Pool, packets: u32) -> bool {
         let packets = u64::from(packets);
-        let by_program = self.holders.get(&app).map_or(0, |it| it.held.amount());
-        share.held() + packets <= self.limit(app)
+        let by_program = self.programs.get(&app).map_or(0, |it| it.held.packets());
+        share.packets() + packets <= self.limit(app)
             && by_program + packets <= self.limit_of_program()
-            && self.held.amount() + packets <= self.capacity / 4 * 3
-    }
-}
-
-impl Share {
-    /// Returns the packets held.
-    pub(super) fn held(&self) -> u64 {
-        self.0.amount()
-    }
-
-    /// Counts the room of a chunk towards this share until the load is dropped.
-    pub(super) fn load(&self, room: Room) -> Load {
-        Load {
-            _charge: self.0.charge(room.packets().into()),
-            _room: room,
-        }
+            && self.held.packets() + packets <= self.capacity / 4 * 3
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::room::Buffer;
+    use whimbrel_link::{Buffer, Room};
 
     /// Fills a share with chunks of `packets` packets.
-    fn fill(shares: &Shares, app: App, share: &Share, packets: u32) -> Vec<Load> {
-        let buffer = Buffer::new(1);
+    fn fill(shares: &Shares, app: App, share: &Pool, packets: u32) -> Vec<Room> {
+        let mut buffer = Buffer::new(1 << 20);
         let mut loads = Vec::new();
         while shares.admits(app, share, packets) {
-            loads.push(share.load(buffer.room(packets, 0)));
+            let room = buffer.take(packets, 0).expect("room");
+            loads.push(share.hold_with(room));
         }
         loads
     }
@@ -128,14 +102,14 @@ mod tests {
             let share = shares.open(app);
             loads.extend(fill(&shares, app, &share, 1));
             match number {
-                0 => assert_eq!(share.held(), 250),
-                1 => assert_eq!(share.held(), 187),
-                _ => assert!(shares.held.amount() <= 750),
+                0 => assert_eq!(share.packets(), 250),
+                1 => assert_eq!(share.packets(), 187),
+                _ => assert!(shares.held.packets() <= 750),
             }
         }
-        assert!(shares.held.amount() > 700);
+        assert!(shares.held.packets() > 700);
         drop(loads);
-        assert_eq!(shares.held.amount(), 0);
+        assert_eq!(shares.held.packets(), 0);
     }
 
     #[test]
@@ -148,8 +122,8 @@ mod tests {
         assert!(shares.admits(app, &opened[1], 50));
         shares.close(app);
         shares.close(app);
-        assert!(shares.holders.is_empty());
+        assert!(shares.programs.is_empty());
         // Chunks on their way to the program count as well.
-        assert_eq!(shares.held.amount(), loads.len() as u64);
+        assert_eq!(shares.held.packets(), loads.len() as u64);
     }
 }

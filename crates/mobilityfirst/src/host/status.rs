@@ -93,6 +93,19 @@ pub struct PushStatus {
     pub stored: u64,
 }
 
+/// What a router keeps for this host, for reports.
+#[derive(Clone, Debug, Serialize)]
+pub struct DelegatedStatus {
+    /// The content.
+    pub content: Guid,
+    /// The access router.
+    pub kept_by: Guid,
+    /// Chunks that it keeps.
+    pub kept: u64,
+    /// Chunks of the content.
+    pub chunks: u64,
+}
+
 /// The state of the inbox, for reports.
 #[derive(Clone, Debug, Serialize)]
 pub struct InboxStatus {
@@ -135,6 +148,9 @@ pub struct HostStatus {
     /// The first contents that programs send to receivers which have not requested them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub sending: Vec<PushStatus>,
+    /// The first contents that the access router keeps for this host.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub delegated: Vec<DelegatedStatus>,
     /// What others offer to this host.
     pub inbox: InboxStatus,
     /// The links to access routers.
@@ -190,6 +206,7 @@ impl Host {
             published: self.uploads.catalogue().len(),
             uploads: self.uploads.len(),
             sending: self.uploads.push_status(now, MAX_SENDING),
+            delegated: self.uploads.delegated_status(MAX_SENDING),
             inbox: self.inbox.status(),
             links: self.links.neighbours.status(now),
             shut: self.uplinks.interfaces.shut(&self.links),

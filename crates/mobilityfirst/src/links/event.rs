@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use whimbrel_core::{Guid, PortId};
+use whimbrel_link::Room;
 
 use super::{Carried, ChunkToSend};
 use crate::chunk::{Chunk, Flow};
 use crate::handed::HandedOver;
-use crate::room::Room;
 use crate::wire::Pace;
 
 /// What may come of a flow.

@@ -4,14 +4,12 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use whimbrel_core::{Guid, LinkState, PortId, PortInfo, Source, Time};
-use whimbrel_link::{Hop, HopEvent};
+use whimbrel_link::{Hop, HopEvent, Pool};
 
 use super::{Carried, LinkEvent};
-use crate::charge::Pool;
 use crate::chunk::Flow;
 use crate::handed::Handovers;
 use crate::outbox::{FlowTurn, Outbox, SPARE_BELOW, flow_of};
-use crate::room::{Buffer, Holder};
 use crate::taken::{RecentlyTaken, repeat_guard};
 
 /// While at most this number of bytes waits for a neighbour, the first chunk of each content is queued for a
@@ -35,7 +33,7 @@ pub(crate) struct Link {
     pub(super) hop: Hop,
     pub(super) info: PortInfo,
     // What its chunks hold of the buffer, and messages of this node for it.
-    pub(super) held: Holder,
+    pub(super) share: Pool,
     pub(super) own: Pool,
     pub(super) neighbour: Option<Guid>,
     pub(super) incarnation: u64,
@@ -70,12 +68,13 @@ pub(super) struct Gone {
 }
 
 impl Link {
-    /// Returns a link without chunks, whose own messages count in a part of the node's pool.
-    pub(super) fn new(now: Time, hop: Hop, info: PortInfo, own: Pool) -> Link {
+    /// Returns a link without chunks. What arrives on it counts in `share`, what this node originates for
+    /// it in `own`.
+    pub(super) fn new(now: Time, hop: Hop, info: PortInfo, share: Pool, own: Pool) -> Link {
         Link {
             hop,
             info,
-            held: Holder::default(),
+            share,
             own,
             neighbour: None,
             incarnation: 0,
@@ -222,7 +221,6 @@ impl Link {
         now: Time,
         port: PortId,
         event: HopEvent,
-        buffer: &Buffer,
         events: &mut VecDeque<LinkEvent>,
     ) -> Option<Gone> {
         match event {
@@ -253,8 +251,7 @@ impl Link {
                     events.push_back(LinkEvent::Restarted(port, handed));
                 }
             }
-            HopEvent::Received { chunk, packets } => {
-                let room = buffer.room_of(&self.held, packets, chunk.len() as u64);
+            HopEvent::Received { chunk, room } => {
                 events.push_back(LinkEvent::Received {
                     port,
                     bytes: chunk,

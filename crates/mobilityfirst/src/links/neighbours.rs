@@ -13,15 +13,13 @@ use whimbrel_core::{
     Transmit,
 };
 use whimbrel_link::hop::ReceptionCounters;
-use whimbrel_link::{HopConfig, HopEvent, HopStats, Pacing};
+use whimbrel_link::{Buffer, HopConfig, HopEvent, HopStats, Pacing, Pool, Room};
 
 use super::link::{Gone, LOOK_UP_AGAIN, Link};
 use super::names::NameRule;
 use super::{AskedBy, Carried, ChunkToSend, LinkEvent};
-use crate::charge::{Charge, Pool};
 use crate::chunk::Flow;
 use crate::outbox::flow_of;
-use crate::room::{Buffer, Room};
 use crate::wire::Request;
 
 /// Chunks that hold no room in the buffer and count against no other bound (those that a host
@@ -211,8 +209,8 @@ impl Neighbours {
         link.last_frame = now;
         link.refused = false;
         let has_share = link.info.origin.is_caller();
-        self.buffer.with(&link.held, has_share, |budget| {
-            link.hop.handle_frame(now, frame, budget)
+        self.buffer.with(&link.share, has_share, |buffer| {
+            link.hop.handle_frame(now, frame, buffer)
         });
         if link.hop.is_waited_for() {
             self.short_of_room.insert(port);
@@ -231,8 +229,8 @@ impl Neighbours {
         while let Some((_, port)) = pass.next(&mut self.timers) {
             if let Some(link) = self.links.get_mut(&port) {
                 let has_share = link.info.origin.is_caller();
-                self.buffer.with(&link.held, has_share, |budget| {
-                    link.hop.handle_timeout(now, budget)
+                self.buffer.with(&link.share, has_share, |buffer| {
+                    link.hop.handle_timeout(now, buffer)
                 });
                 self.touched.insert(port);
                 // The neighbour may have moved.
@@ -253,16 +251,15 @@ impl Neighbours {
     pub(super) fn admit(&mut self, port: PortId, mut outgoing: ChunkToSend) -> Option<ChunkToSend> {
         let link = self.links.get_mut(&port)?;
         if let Some((pool, most)) = &self.own
-            && let Some(amount) = outgoing.charge.in_pool(pool)
+            && outgoing.room.is_in(pool)
         {
             if !pool.admits(&link.own, *most, LEAST_OWN) {
                 self.own_dropped += 1;
                 return None;
             }
-            outgoing.charge = link.own.charge(amount);
+            outgoing.room = link.own.hold(outgoing.room.bytes());
         }
-        let bounded = outgoing.room.is_held() || outgoing.charge.is_counted();
-        if !bounded && link.outbox.queued() >= MAX_OWN_QUEUED {
+        if !outgoing.room.is_held() && link.outbox.queued() >= MAX_OWN_QUEUED {
             self.own_dropped += 1;
             return None;
         }
@@ -299,12 +296,11 @@ impl Neighbours {
             .collect()
     }
 
-    /// Counts a chunk that a hop continues to carry in `charge` from now on, and frees its room in the buffer.
-    pub(crate) fn recount(&mut self, carried: Carried, charge: Charge) {
+    /// Counts a chunk that a hop continues to carry in `room` from now on, and drops its room in the buffer.
+    pub(crate) fn recount(&mut self, carried: Carried, room: Room) {
         let link = self.links.get_mut(&carried.port);
         if let Some(outgoing) = link.and_then(|link| link.outbox.carried_mut(carried.tag)) {
-            outgoing.room = Room::default();
-            outgoing.charge = charge;
+            outgoing.room = room;
         }
     }
 
@@ -338,8 +334,8 @@ impl Neighbours {
                 continue;
             };
             let has_share = link.info.origin.is_caller();
-            self.buffer.with(&link.held, has_share, |budget| {
-                link.hop.budget_released(now, budget)
+            self.buffer.with(&link.share, has_share, |buffer| {
+                link.hop.room_released(now, buffer)
             });
             self.touched.insert(port);
             if link.hop.is_waited_for() {
@@ -377,7 +373,7 @@ impl Neighbours {
                         }
                     }
                     event => {
-                        let gone = link.note(now, port, event, &self.buffer, &mut self.events);
+                        let gone = link.note(now, port, event, &mut self.events);
                         collected.gone.extend(gone);
                     }
                 }
@@ -502,9 +498,7 @@ impl Neighbours {
 
     /// Ends the hop of a closed port. Returns the chunks that were not delivered.
     pub(super) fn end(&mut self, now: Time, mut link: Link) -> Vec<ChunkToSend> {
-        let hop = link.hop;
-        self.buffer
-            .with(&link.held, false, |budget| hop.close(now, budget));
+        link.hop.close(now);
         self.offer_room(now);
         link.outbox.take_all()
     }
@@ -559,7 +553,7 @@ impl Neighbours {
         } else {
             2
         };
-        outgoing.room.is_held()
+        outgoing.room.packets() > 0
             && self.buffer.used() * parts > self.buffer.capacity()
             && bytes + outgoing.chunk.size() as u64 > self.allowance(link, &flow, outgoing.from)
     }

@@ -81,6 +81,7 @@ impl Neighbours {
             now,
             Hop::new(config, rng, now),
             info.clone(),
+            self.buffer.share(),
             own.unwrap_or_default(),
         );
         if let PortOrigin::Configured(number) = info.origin {

@@ -83,8 +83,7 @@ impl Neighbours {
     /// Memory of chunks that are arriving or hold room in the buffer, wherever in the node they
     /// are, in bytes.
     pub(crate) fn buffered_bytes(&self) -> u64 {
-        let arriving = self.links.values().map(|link| link.hop.arriving_bytes());
-        arriving.sum::<usize>() as u64 + self.buffer.bytes()
+        self.buffer.bytes()
     }
 
     /// Returns all inbound peers together.

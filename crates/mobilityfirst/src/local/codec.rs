@@ -84,6 +84,11 @@ impl LocalRequest {
                 out.extend_from_slice(content.as_bytes());
                 out.push(verdict.code());
             }
+            LocalRequest::Delegate { content, is_on } => {
+                out.push(18);
+                out.extend_from_slice(content.as_bytes());
+                out.push(u8::from(*is_on));
+            }
             LocalRequest::Withdraw { content } => {
                 out.push(4);
                 out.extend_from_slice(content.as_bytes());
@@ -162,6 +167,10 @@ impl LocalRequest {
             15 => LocalRequest::TakeOffers,
             18 => LocalRequest::Attach {
                 key: ServiceKey(reader.guid()?.0),
+            },
+            19 => LocalRequest::Delegate {
+                content: reader.guid()?,
+                is_on: flag(reader.u8()?)?,
             },
             16 => {
                 let id = OfferId::read(&mut reader)?;

@@ -56,6 +56,8 @@ pub enum SendState {
     Taken,
     /// The receiver has it.
     Delivered,
+    /// As [`SendState::Taken`], and the access router keeps a copy of every chunk.
+    Kept,
     /// Refused: see [`DropReason::NotAccepted`].
     NotAccepted,
     /// Refused: see [`DropReason::TooLong`].
@@ -77,6 +79,7 @@ codes!(SendState, "state of a sent content", {
     InboxFull = 5,
     Unusable = 6,
     Lost = 7,
+    Kept = 8,
 });
 
 impl SendState {
@@ -93,7 +96,10 @@ impl SendState {
 
     /// Returns true if nothing follows.
     pub fn is_final(self) -> bool {
-        !matches!(self, SendState::Leaving | SendState::Taken)
+        !matches!(
+            self,
+            SendState::Leaving | SendState::Taken | SendState::Kept
+        )
     }
 }
 

@@ -47,6 +47,14 @@ pub enum LocalRequest {
     },
     /// Offer a content to the network, to be sent with these options.
     Publish(Publish, TransferOptions),
+    /// Ask the access router to keep copies of the chunks of a content that leave from now on, or no longer
+    /// [MFTP §3.3].
+    Delegate {
+        /// The content's name.
+        content: Guid,
+        /// Whether they are to be kept.
+        is_on: bool,
+    },
     /// Stop offering it.
     Withdraw {
         /// The content's name.

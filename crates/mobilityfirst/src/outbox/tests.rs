@@ -3,11 +3,10 @@ use core::time::Duration;
 use bytes::Bytes;
 use proptest::prelude::*;
 use whimbrel_core::Guid;
+use whimbrel_link::Room;
 
 use super::*;
-use crate::charge::Charge;
 use crate::chunk::Message;
-use crate::room::Room;
 use crate::wire::{ContentKind, NetworkHeader, Reliability, ServiceId};
 
 fn flow(number: u8) -> Flow {
@@ -38,7 +37,6 @@ pub(crate) fn chunk(number: u8, place: u32, size: usize) -> ChunkToSend {
     ChunkToSend {
         chunk: Chunk { header, message },
         room: Room::default(),
-        charge: Charge::default(),
         from: None,
         origin: None,
         order: None,

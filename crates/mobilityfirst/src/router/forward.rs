@@ -3,18 +3,17 @@
 use bytes::Bytes;
 use whimbrel_core::{Guid, PortId, Time};
 use whimbrel_gnrs::{Answer, Failure, Lookup, Record};
+use whimbrel_link::Room;
 
 use super::attach::outcome;
 use super::effects::Action;
 use super::nearest::Sought;
 use super::transit::{Passing, Verdict};
 use super::{Router, Timer};
-use crate::charge::Charge;
 use crate::chunk::{Chunk, Message};
 use crate::chunk_size::Path;
 use crate::links::{AskedBy, ChunkToSend, Grant, RENEWAL};
 use crate::next_hops::{NextHops, Spread};
-use crate::room::Room;
 use crate::wire::{
     Control, ControlCode, DropReason, Echo, NetworkHeader, ServiceId, Transport, UpperProtocol,
 };
@@ -37,7 +36,6 @@ impl Router {
         let outgoing = ChunkToSend {
             chunk,
             room,
-            charge: Charge::default(),
             from: Some(from),
             origin: Some(from),
             order: None,
@@ -116,6 +114,10 @@ impl Router {
             let source = outgoing.chunk.header.source;
             let from = (from, self.links.source_of(from));
             self.names.note_data(now, source, from, &data);
+            self.keep_for_producer(now, from.0, &mut outgoing.chunk, &data);
+            self.copy_passing(now, &outgoing.chunk, &data);
+        } else {
+            self.free_kept(&outgoing.chunk);
         }
         if self.observe(now, &outgoing.chunk) {
             // It is for this router.
@@ -163,6 +165,7 @@ impl Router {
             .subtract_taken(now, from, &asks, request);
         self.proxy
             .subtract_stored(now, &chunk.header.source, request, &mut self.effects);
+        self.subtract_copies(now, from, &chunk.header, request);
         if *request == was {
             return false;
         }
@@ -257,6 +260,7 @@ impl Router {
         let Some((flow, content)) = chunk.stops() else {
             return;
         };
+        self.fetches.stop(&flow.destination, &content);
         let is_meant = |chunk: &Chunk| chunk.data().is_some_and(|data| data.content == content);
         let purged = self.links.purge(now, from, &flow, is_meant);
         self.effects.counters.chunks_unwanted += purged as u64;

@@ -23,7 +23,9 @@
 //! | `Sources` | whom inbound peers may speak for |
 //! | `Holders` | which addresses of a host's record count |
 //! | `Routes` | static routes and the default route |
+//! | `Shelf` | the disk below the storage, and what is written to and read from it |
 //! | `Proxy` | the storage, open destinations, copies of chunks in an unresponsive neighbour's hop, notices |
+//! | `Fetches` | clients that take copies, wait for what others fetch, or fetch |
 //! | `Said` | the bound of the messages that the router originates |
 //! | [`Observer`] | sees content in transit |
 //!
@@ -34,8 +36,13 @@
 #[cfg(test)]
 mod announcers;
 mod attach;
+mod cache;
+#[cfg(test)]
+mod cached;
 mod config;
+mod delegation;
 mod effects;
+mod fetches;
 mod followed;
 mod forward;
 mod hearsay;
@@ -45,6 +52,8 @@ mod hostile;
 mod names;
 mod nearest;
 mod notices;
+#[cfg(test)]
+mod on_disk;
 mod parting;
 mod pauses;
 mod proxy;
@@ -52,6 +61,7 @@ mod retry;
 mod routes;
 mod said;
 mod served;
+mod shelf;
 mod sources;
 mod status;
 pub mod store;
@@ -65,8 +75,8 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use whimbrel_core::{
-    Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortOrigin, PortRequest, PortToken,
-    Recent, SeededRng, Time, TimerQueue, Transmit, WallClock,
+    Deadline, Disk, Guid, Machine, OpenRefusal, PortEvent, PortId, PortOrigin, PortRequest,
+    PortToken, Recent, SeededRng, Time, TimerQueue, Transmit, WallClock,
 };
 use whimbrel_gnrs::{Lookup, Record, Resolver, ResolverConfig, ResolverEvent};
 use whimbrel_link::Pacing;
@@ -82,6 +92,7 @@ use crate::wire::{
 use attach::{Attachments, outcome};
 pub use config::{NextHop, ProxyPolicy, Route, RouterConfig};
 use effects::{Action, Effects};
+use fetches::Fetches;
 use holders::Holders;
 use names::{Names, PART_INTERVAL};
 use proxy::Proxy;
@@ -89,7 +100,9 @@ use retry::Review;
 use routes::Routes;
 use said::{MAX_SAID, Said};
 use sources::Sources;
-pub use status::{RouterCounters, RouterMemory, RouterStatus, WaitReason, WaitingStatus};
+pub use status::{
+    RouterCounters, RouterMemory, RouterStatus, StorageDisk, WaitReason, WaitingStatus,
+};
 pub use transit::{Observer, Passing, Verdict};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -114,6 +127,10 @@ enum Timer {
     Followed,
     /// The pass over destinations of stored chunks goes on.
     Review,
+    /// A disk that could not read is asked again.
+    Disk,
+    /// Clients may wait for chunks that nobody fetches any more.
+    Fetches,
 }
 
 /// A MobilityFirst router as a state machine: its parts, and their connection.
@@ -131,6 +148,7 @@ pub struct Router {
     routes: Routes,
     divisions: Divisions,
     proxy: Proxy,
+    fetches: Fetches,
     said: Said,
     programs: Programs,
     observer: Option<Box<dyn Observer>>,
@@ -160,7 +178,7 @@ impl Router {
             SeededRng::new(rng.next_word()),
         );
         let has_service = !config.name_servers.is_empty();
-        let proxy = Proxy::new(config.store, config.proxy, &mut rng);
+        let proxy = Proxy::new(&config, &mut rng);
         let mut timers = TimerQueue::new();
         timers.set(
             Timer::HeldBack,
@@ -177,6 +195,7 @@ impl Router {
             routes: Routes::new(config.guid, config.routes.clone(), config.default_route),
             divisions: Divisions::new(config.split.scheduler, rng.next_word()),
             proxy,
+            fetches: Fetches::default(),
             said,
             programs: Programs::default(),
             observer: None,
@@ -220,6 +239,12 @@ impl Router {
         self.sources.believe(router);
     }
 
+    /// Stores chunks on this disk, too, and takes up what is on it. Called before the router has ports.
+    pub fn set_disk(&mut self, now: Time, disk: Box<dyn Disk>) {
+        self.proxy.attach_disk(now, disk, &mut self.effects);
+        self.carry_out(now);
+    }
+
     /// Returns the router's GUID.
     pub fn guid(&self) -> Guid {
         self.config.guid
@@ -230,6 +255,7 @@ impl Router {
     pub fn set_wall_clock(&mut self, now: Time, wall: WallClock) {
         self.config.wall = wall;
         self.names.set_wall_clock(wall);
+        self.proxy.set_wall_clock(wall);
         self.attachments
             .set_wall_clock(now, wall, &mut self.effects);
         self.drain(now);
@@ -259,15 +285,19 @@ impl Router {
                 self.handle_resolver_event(now, event);
                 continue;
             }
+            let on_disk = self.proxy.settle_disk(now, &mut self.effects);
+            let gained = self.links.neighbours.take_gained();
+            self.fetches.note_gained(&gained);
             let released = self.proxy.release_stored(
                 now,
+                &gained,
                 &mut self.links,
                 &mut self.divisions,
                 &mut self.effects,
             );
             self.carry_out(now);
             let told = self.proxy.send_notices(self.config.guid, &mut self.effects);
-            if !released && !told {
+            if !released && !told && !on_disk && !self.send_copy(now) {
                 return;
             }
         }
@@ -324,13 +354,18 @@ impl Router {
             }
             LinkEvent::Restarted(_, handed) => {
                 for handed in handed {
-                    self.say(now, notices::lost(self.config.guid, handed));
+                    let had_chunks = !handed.chunks.is_empty();
+                    let handed = self.send_kept_again(now, handed);
+                    if !had_chunks || !handed.chunks.is_empty() {
+                        self.say(now, notices::lost(self.config.guid, handed));
+                    }
                 }
             }
             LinkEvent::Received { port, bytes, room } => self.handle_chunk(now, port, &bytes, room),
             LinkEvent::Delivered(carried, _) => {
                 self.effects.counters.chunks_forwarded += 1;
                 self.proxy.forget_lingering(carried);
+                self.proxy.read_unread();
             }
             LinkEvent::TooLarge(_, outgoing) => self.drop(&outgoing.chunk, DropReason::TooLarge),
             LinkEvent::Credit { port, flow, grant } => {
@@ -348,7 +383,7 @@ impl Router {
                 .proxy
                 .store_what_waits_for(now, port, &mut self.links, &mut self.effects),
             LinkEvent::Responsive(port) => {
-                self.proxy.resume_lingering(port, &mut self.links);
+                self.proxy.resume_lingering(port);
                 self.retry_waiting(now);
             }
             LinkEvent::Stranded(chunks) => {
@@ -459,7 +494,9 @@ impl Router {
                 }
             }
             Timer::Review => self.go_on_with_review(now),
+            Timer::Fetches => self.check_fetches(now),
             Timer::Lifetime => self.proxy.drop_expired(now, &mut self.effects),
+            Timer::Disk => self.proxy.read_again(),
             Timer::Holds => {
                 let due = self.links.neighbours.take_due_renewals(now);
                 let mut any = self.links.renew_credit(&due);
@@ -643,6 +680,8 @@ impl Machine for Router {
                     Timer::RegisterAgain => "records to register again",
                     Timer::Followed => "an idle destination",
                     Timer::Review => "destinations that are left to be looked at",
+                    Timer::Disk => "a disk that could not read",
+                    Timer::Fetches => "clients that wait for what others fetch",
                 },
             )
         });

@@ -492,11 +492,10 @@ mod tests {
     use bytes::Bytes;
     use proptest::prelude::*;
     use whimbrel_gnrs::ResolverConfig;
+    use whimbrel_link::Room;
 
     use super::*;
-    use crate::charge::Charge;
     use crate::chunk::{Chunk, Message};
-    use crate::room::Room;
     use crate::wire::{NetworkHeader, ServiceId, UpperProtocol};
 
     fn names() -> Names {
@@ -523,7 +522,6 @@ mod tests {
                 },
             },
             room: Room::default(),
-            charge: Charge::default(),
             from: from.map(PortId),
             origin: None,
             order: None,

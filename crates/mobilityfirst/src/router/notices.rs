@@ -25,6 +25,14 @@ pub(super) struct Notices {
     relieved: BTreeMap<(Flow, Guid), Told>,
 }
 
+/// What a notice says of chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum What {
+    Stored,
+    Kept,
+    Dropped(DropReason),
+}
+
 /// A source's address, and the id of the request that its chunks answer.
 type Told = (Guid, Option<u64>);
 
@@ -35,8 +43,7 @@ pub(super) struct NoticeKey {
     content: Guid,
     // The source, or the receiver, believes no notice without it.
     request_id: Option<u64>,
-    // `None` for a Store message.
-    dropped: Option<DropReason>,
+    what: What,
 }
 
 impl Notices {
@@ -51,7 +58,7 @@ impl Notices {
     /// Counts a dropped chunk and queues the notice to its source.
     pub(super) fn note_drop(&mut self, chunk: &Chunk, reason: DropReason, effects: &mut Effects) {
         effects.drop(reason.label());
-        match notice_key(chunk, Some(reason)) {
+        match notice_key(chunk, What::Dropped(reason)) {
             Some((key, index)) => self.note(key, index, effects),
             None => {
                 if let Some(key) = request_key(chunk, Some(reason)) {
@@ -88,7 +95,7 @@ impl Notices {
             source_address,
             content,
             request_id,
-            dropped: None,
+            what: What::Stored,
         };
         Some(self.message(from, key, ChunkRanges::default(), store))
     }
@@ -105,7 +112,7 @@ impl Notices {
             source_address,
             content,
             request_id,
-            dropped,
+            what,
         } = key;
         let notice = Notice {
             content,
@@ -119,9 +126,10 @@ impl Notices {
             let told = (source_address, request_id);
             self.warned.insert((flow, content), told);
         }
-        let transport = match dropped {
-            Some(reason) => Transport::Drop(notice, reason),
-            None => Transport::Store(notice),
+        let transport = match what {
+            What::Dropped(reason) => Transport::Drop(notice, reason),
+            What::Stored => Transport::Store(notice),
+            What::Kept => Transport::Kept(notice),
         };
         let (service, upper) = (ServiceId::DELAY_TOLERANT, UpperProtocol::Transport);
         let mut header = NetworkHeader::new(service, upper, from, flow.source);
@@ -157,7 +165,7 @@ pub(super) fn request_key(chunk: &Chunk, dropped: Option<DropReason>) -> Option<
                 source_address: chunk.header.source_address,
                 content: request.content,
                 request_id: chunk.header.extensions.request,
-                dropped,
+                what: dropped.map_or(What::Stored, What::Dropped),
             })
         }
         _ => None,
@@ -165,7 +173,7 @@ pub(super) fn request_key(chunk: &Chunk, dropped: Option<DropReason>) -> Option<
 }
 
 /// Returns the key of a notice about a data chunk, and the chunk's index.
-pub(super) fn notice_key(chunk: &Chunk, dropped: Option<DropReason>) -> Option<(NoticeKey, u32)> {
+pub(super) fn notice_key(chunk: &Chunk, what: What) -> Option<(NoticeKey, u32)> {
     let data = chunk.data()?;
     let source_address = chunk.header.source_address;
     Some((
@@ -174,7 +182,7 @@ pub(super) fn notice_key(chunk: &Chunk, dropped: Option<DropReason>) -> Option<(
             source_address,
             content: data.content,
             request_id: chunk.header.extensions.request,
-            dropped,
+            what,
         },
         data.index,
     ))

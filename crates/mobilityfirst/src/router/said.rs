@@ -1,11 +1,10 @@
 //! Messages that a router originates: notices, answers, control messages. Their memory is bounded.
 
 use super::effects::Effects;
-use crate::charge::Pool;
 use crate::chunk::Chunk;
 use crate::links::ChunkToSend;
-use crate::room::Room;
 use crate::wire::UpperProtocol;
+use whimbrel_link::Pool;
 
 /// Maximum of bytes of pending messages that the router originated, exceeded by at most one
 /// message.
@@ -26,7 +25,7 @@ impl Said {
 
     /// Their bytes.
     pub(super) fn bytes(&self) -> u64 {
-        self.0.amount()
+        self.0.bytes()
     }
 
     /// Counts a message until it has been sent; `None` if too many are pending: the receivers have
@@ -38,15 +37,14 @@ impl Said {
             UpperProtocol::Transport => MAX_SAID / 4 * 3,
             UpperProtocol::Control => MAX_SAID,
         };
-        if self.0.amount() >= limit {
+        if self.0.bytes() >= limit {
             effects.drop("own-message");
             return None;
         }
-        let charge = self.0.charge(chunk.size() as u64 + MESSAGE_BYTES);
+        let room = self.0.hold(chunk.size() as u64 + MESSAGE_BYTES);
         Some(ChunkToSend {
             chunk,
-            room: Room::default(),
-            charge,
+            room,
             from: None,
             origin: None,
             order: None,

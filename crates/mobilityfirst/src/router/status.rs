@@ -4,14 +4,15 @@ use core::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use whimbrel_core::{Guid, LookUpFailure, Time};
+use whimbrel_core::{DiskStatus, Guid, LookUpFailure, Time};
 use whimbrel_gnrs::NameServerStatus;
 use whimbrel_link::hop::ReceptionCounters;
 
 use super::Router;
-use crate::chunk::Chunk;
+use super::store::Purpose;
 use crate::links::{CallersTotal, DividedStatus, LinkStatus, UnresolvedStatus};
 use crate::next_hops::Branch;
+use crate::wire::NetworkHeader;
 
 /// Counters since the start.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -22,6 +23,10 @@ pub struct RouterCounters {
     pub chunks_forwarded: u64,
     /// Chunks pushed up to the proxy.
     pub chunks_stored: u64,
+    /// Chunks that the disk had at the start.
+    pub chunks_restored: u64,
+    /// Stored chunks whose copy on the disk was damaged.
+    pub chunks_damaged: u64,
     /// Stored chunks forwarded because their destination was open.
     pub chunks_released: u64,
     /// Stored chunks forwarded because of their source's Push.
@@ -36,6 +41,20 @@ pub struct RouterCounters {
     pub storage_lookups: u64,
     /// Chunks whose name was not looked up at once because too many names of the same port were.
     pub lookups_deferred: u64,
+    /// Chunks that were copied into the cache.
+    pub chunks_cached: u64,
+    /// Requested chunks of which a copy was here.
+    pub cache_hits: u64,
+    /// Requested chunks that another client was fetching through here.
+    pub chunks_awaited: u64,
+    /// Copies sent, and their bytes.
+    pub copies_sent: u64,
+    /// See `copies_sent`.
+    pub copy_bytes_sent: u64,
+    /// Copies kept for producers, and those of them that are needed no longer.
+    pub chunks_kept: u64,
+    /// See `chunks_kept`.
+    pub kept_freed: u64,
     /// Requests and NACKs that ended here, because all that they ask for is on its way from here.
     pub requests_absorbed: u64,
     /// Changed bindings that the name service pushed.
@@ -90,6 +109,46 @@ pub struct WaitingStatus {
     pub reason: WaitReason,
 }
 
+/// The state of the storage's disk.
+#[derive(Clone, Debug, Serialize)]
+pub struct StorageDisk {
+    /// The folder.
+    pub folder: String,
+    /// Chunks on it.
+    pub chunks: u64,
+    /// Bytes that they take, and the bound of these.
+    pub bytes: (u64, u64),
+    /// Chunks written since the start.
+    pub written: u64,
+    /// Chunks read since the start.
+    pub read: u64,
+    /// Chunks that are in memory only, because the disk was full or failed.
+    pub refused: u64,
+    /// Damaged chunks, which were dropped.
+    pub damaged: u64,
+    /// Failures since the start.
+    pub faults: u64,
+    /// Why it does not work, if so: chunks are stored in memory only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+}
+
+impl From<DiskStatus> for StorageDisk {
+    fn from(status: DiskStatus) -> StorageDisk {
+        StorageDisk {
+            folder: status.place,
+            chunks: status.entries,
+            bytes: (status.bytes, status.limit),
+            written: status.written,
+            read: status.read,
+            refused: status.refused,
+            damaged: status.damaged,
+            faults: status.faults,
+            fault: status.fault,
+        }
+    }
+}
+
 /// A router's status, for people and programs.
 #[derive(Clone, Debug, Serialize)]
 pub struct RouterStatus {
@@ -103,6 +162,15 @@ pub struct RouterStatus {
     pub stored_chunks: usize,
     /// Bytes in storage, and its capacity.
     pub stored_bytes: (u64, u64),
+    /// The disk of the storage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<StorageDisk>,
+    /// Bytes of cached copies, and their bound.
+    pub cached_bytes: (u64, u64),
+    /// Bytes of copies that are kept for producers.
+    pub kept_bytes: u64,
+    /// Clients that wait for copies, or fetch what others wait for.
+    pub fetching_clients: usize,
     /// Destinations of stored chunks.
     pub waiting_destinations: usize,
     /// What is stored, most bytes first: 64 destinations at most.
@@ -135,7 +203,9 @@ pub struct RouterMemory {
     pub buffered_bytes: u64,
     /// Stored chunks.
     pub stored_bytes: u64,
-    /// Stored chunks that are being forwarded; they count in the storage's total.
+    /// Copies of chunks, kept for producers or cached.
+    pub copied_bytes: u64,
+    /// Stored chunks and copies that are being forwarded; they count in the storage's total.
     pub released_bytes: u64,
     /// Messages that the router originated: notices, answers, control messages.
     pub said_bytes: u64,
@@ -144,7 +214,11 @@ pub struct RouterMemory {
 impl RouterMemory {
     /// Returns the sum.
     pub fn total(&self) -> u64 {
-        self.buffered_bytes + self.stored_bytes + self.released_bytes + self.said_bytes
+        self.buffered_bytes
+            + self.stored_bytes
+            + self.copied_bytes
+            + self.released_bytes
+            + self.said_bytes
     }
 }
 
@@ -158,8 +232,9 @@ impl Router {
     pub fn memory(&self) -> RouterMemory {
         RouterMemory {
             buffered_bytes: self.links.neighbours.buffered_bytes(),
-            stored_bytes: self.proxy.store().bytes(),
-            released_bytes: self.proxy.released_bytes(),
+            stored_bytes: self.proxy.store().memory_bytes(),
+            copied_bytes: self.proxy.store().copied_bytes(),
+            released_bytes: self.proxy.store().leaving_bytes(),
             said_bytes: self.said.bytes(),
         }
     }
@@ -174,26 +249,26 @@ impl Router {
         waiting.sort_by_key(|(bytes, destination)| (Reverse(*bytes), *destination));
         waiting.truncate(MAX_WAITING);
         let status = waiting.into_iter().filter_map(|(bytes, destination)| {
-            let (oldest, stored_at) = store.get(store.oldest_for(&destination)?)?;
+            let oldest = store.get(store.oldest_for(&destination)?)?;
             Some(WaitingStatus {
                 destination,
                 chunks: store.ids_for(&destination).len(),
                 bytes,
-                since_s: now.since(stored_at).as_secs_f64(),
-                reason: self.wait_reason(now, oldest),
+                since_s: now.since(oldest.stored_at).as_secs_f64(),
+                reason: self.wait_reason(now, oldest.header),
             })
         });
         status.collect()
     }
 
     /// Why this chunk is stored still.
-    fn wait_reason(&self, now: Time, chunk: &Chunk) -> WaitReason {
-        let destination = chunk.header.destination;
+    fn wait_reason(&self, now: Time, header: &NetworkHeader) -> WaitReason {
+        let destination = header.destination;
         if !self.config.proxy.proactive {
             return WaitReason::Push;
         }
         if let Some(hops) = self.proxy.next_hops(&destination) {
-            let flow = chunk.flow();
+            let flow = header.flow();
             let is_held = |branch: &Branch| {
                 let link = self.links.at(branch.port);
                 link.is_some_and(|link| link.is_held(&flow))
@@ -223,6 +298,7 @@ impl Router {
     /// Returns the current status.
     pub fn status(&self, now: Time) -> RouterStatus {
         let store = self.proxy.store();
+        let copies = store.copies();
         let mut counters = self.effects.counters.clone();
         counters.drops.extend(
             Some(self.links.neighbours.own_dropped())
@@ -235,6 +311,10 @@ impl Router {
             buffer_packets: self.links.buffer(),
             stored_chunks: store.len(),
             stored_bytes: (store.bytes(), store.limits().total),
+            disk: self.proxy.disk_status().map(StorageDisk::from),
+            cached_bytes: (copies.bytes(Purpose::Cached), copies.limit()),
+            kept_bytes: copies.bytes(Purpose::Kept),
+            fetching_clients: self.fetches.clients(),
             waiting_destinations: self.proxy.waiting().len(),
             waiting: self.waiting_status(now),
             attachments: self.attachments.len(),

@@ -1,18 +1,33 @@
 //! The in-network proxy's storage [MFTP §3.3].
 //!
+//! An entry is known by its header and its place in a content. Its bytes are in memory, and where the
+//! router has a disk, they are there as well, or there only: then they return to memory before it is sent
+//! ([`ProxyStore::page_in`]). What is on the disk only takes [`ENTRY_BYTES`] of the total, and all its
+//! bytes of its flow's limit.
+//!
 //! "Each (source GUID, destination GUID) pair is limited to have stored content up to a size S."
 //! Beyond the total, chunks of the least recently used flow make room, of the neighbour whose chunks
 //! take the most. Storing, taking and evicting
 //! are O(1) (hash tables and linked lists); only the indexes of lifetimes, of the flows' bytes and of
 //! contents are O(log n).
 
+pub(super) mod copies;
+mod on_disk;
+mod paging;
+
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
 use hashlink::LinkedHashMap;
 use whimbrel_core::{Guid, KeyedMap, KeyedState, PortId, SeededRng, Time, TimerQueue, keyed_map};
+use whimbrel_link::{Pool, Room};
 
-use crate::chunk::{Chunk, Flow};
+use crate::chunk::{Chunk, Flow, Message};
+use crate::next_hops::Spread;
+use crate::wire::{Data, NetworkHeader, Request};
+use copies::{Copies, CopyKey, Keeping};
+use on_disk::OnDisk;
+pub use paging::Restored;
 
 /// Identifies one stored chunk; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,13 +39,18 @@ pub const ENTRY_BYTES: u64 = 2304;
 /// Stored chunks that one request is compared with.
 const MAX_LOOKED_AT: usize = 4096;
 
+/// Chunks among which one is looked for that may leave memory.
+const MAX_PAGED_LOOKED_AT: usize = 64;
+
 /// Limits of the storage. A chunk counts with its bytes and [`ENTRY_BYTES`].
 #[derive(Clone, Copy, Debug)]
 pub struct StoreLimits {
-    /// Bytes of all stored chunks together.
+    /// Memory of all stored chunks together.
     pub total: u64,
-    /// Bytes of one flow's stored chunks: S of [MFTP §3.3].
+    /// Bytes of one flow's stored chunks, in memory and on the disk: S of [MFTP §3.3].
     pub per_flow: u64,
+    /// Bytes of cached copies; none if 0. They count in the total, and are evicted first.
+    pub cache: u64,
     /// Storage time of a chunk without a lifetime of its own, and the maximum of that lifetime.
     pub lifetime: Duration,
 }
@@ -46,14 +66,61 @@ pub enum Stored {
     FlowFull(Chunk),
 }
 
+/// Why a router holds a chunk that no next hop is to have now. Where the storage is full the later ones
+/// of this list go first: what is stored is in no other place, a kept copy has its producer behind it,
+/// and a cached one any holder of the content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Purpose {
+    /// For a destination that is away or takes it too slowly [MFTP §3.3].
+    Stored,
+    /// A copy for a producer that has delegated its reliability [MFTP §3.3].
+    Kept,
+    /// A copy for requests of others [MFTP §3.2.1].
+    Cached,
+}
+
 #[derive(Debug)]
 struct Entry {
-    chunk: Chunk,
+    header: NetworkHeader,
+    body: Body,
+    // Bytes of its message.
+    size: usize,
+    // Its memory, and its copy on the disk.
+    room: Room,
     owner: Owner,
     part: Option<Part>,
     // Of a part of a content.
     chunk_log2: u8,
+    spread: Spread,
     stored_at: Time,
+    expires: Time,
+}
+
+/// Where the bytes of an entry are.
+#[derive(Debug)]
+enum Body {
+    Memory(Message),
+    /// On the disk only; without the payload.
+    Disk(Message),
+}
+
+/// What is known of a stored chunk without its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredChunk<'a> {
+    /// Its header.
+    pub header: &'a NetworkHeader,
+    /// The content that it is a part of.
+    pub content: Option<Guid>,
+    /// Its index in the content.
+    pub index: u32,
+    /// Bytes of its message.
+    pub size: usize,
+    /// The next hops that it takes.
+    pub spread: Spread,
+    /// When it was stored.
+    pub stored_at: Time,
+    /// False while its bytes are on the disk only.
+    pub is_in_memory: bool,
 }
 
 /// The port that a chunk came in on; none for what this node sends itself.
@@ -75,6 +142,8 @@ struct StoredFlow {
 #[derive(Debug)]
 struct Owned {
     ids: IdList,
+    // Those of them whose bytes are in memory.
+    in_memory: IdList,
     bytes: u64,
 }
 
@@ -82,7 +151,15 @@ struct Owned {
 #[derive(Debug)]
 pub struct ProxyStore {
     limits: StoreLimits,
+    // The room of stored chunks, and of those that have left the storage until their next hops have them.
+    pool: Pool,
     bytes: u64,
+    // Of these, on the disk only.
+    paged_out: u64,
+    on_disk: OnDisk,
+    copies: Copies,
+    // Kept copies that were evicted for others.
+    lost_copies: Vec<Chunk>,
     next_id: u64,
     entries: KeyedMap<StoreId, Entry>,
     parts: KeyedMap<(Flow, Part), StoreId>,
@@ -101,9 +178,52 @@ pub struct ProxyStore {
 }
 
 impl Entry {
+    /// An entry in memory.
+    fn new(chunk: Chunk, room: Room, owner: Owner, stored_at: Time, expires: Time) -> Entry {
+        let data = chunk.data();
+        let spread = Spread::of_chunk(&chunk);
+        let Chunk { header, message } = chunk;
+        Entry {
+            header,
+            size: message.len(),
+            body: Body::Memory(message),
+            room,
+            owner,
+            part: data.as_ref().map(|data| (data.content, data.index)),
+            chunk_log2: data.map_or(0, |data| data.chunk_log2),
+            spread,
+            stored_at,
+            expires,
+        }
+    }
+
+    fn is_in_memory(&self) -> bool {
+        matches!(self.body, Body::Memory(_))
+    }
+
+    fn flow(&self) -> Flow {
+        self.header.flow()
+    }
+
+    /// Returns what it counts in its flow, whether its bytes are in memory or on a disk.
+    fn charge(&self) -> u64 {
+        self.size as u64 + ENTRY_BYTES
+    }
+
+    /// Returns its chunk, if its bytes are in memory.
+    fn into_chunk(self) -> Option<(Chunk, Room)> {
+        let Entry {
+            header, body, room, ..
+        } = self;
+        match body {
+            Body::Memory(message) => Some((Chunk { header, message }, room)),
+            Body::Disk(_) => None,
+        }
+    }
+
     fn wanted(&self, id: StoreId) -> Option<((Guid, Guid), Wanted)> {
         let (content, index) = self.part?;
-        let asked = (self.chunk.header.destination, content);
+        let asked = (self.header.destination, content);
         Some((asked, (self.chunk_log2, index, id)))
     }
 }
@@ -116,9 +236,16 @@ impl ProxyStore {
     /// Returns an empty storage.
     pub fn new(limits: StoreLimits, rng: &mut SeededRng) -> ProxyStore {
         let hasher = KeyedState::new(rng);
+        let pool = Pool::default();
+        let copies = Copies::new(limits.cache.min(limits.total), pool.clone(), rng);
         ProxyStore {
             limits,
+            pool,
+            copies,
+            lost_copies: Vec::new(),
             bytes: 0,
+            paged_out: 0,
+            on_disk: OnDisk::default(),
             next_id: 0,
             entries: keyed_map(rng),
             parts: keyed_map(rng),
@@ -133,68 +260,60 @@ impl ProxyStore {
         }
     }
 
-    /// Stores a chunk that came in on the port `owner`. `elsewhere` bytes of the total are used
-    /// outside.
-    pub fn store(
-        &mut self,
-        now: Time,
-        owner: Option<PortId>,
-        chunk: Chunk,
-        elsewhere: u64,
-    ) -> Stored {
-        let flow = chunk.flow();
+    /// Stores a chunk that came in on the port `owner`. The copy on the disk that it has from an earlier
+    /// storing, in `room`, stays its own.
+    pub fn store(&mut self, now: Time, owner: Option<PortId>, chunk: Chunk, room: &Room) -> Stored {
         let size = charge_of(&chunk);
-        let total = self.limits.total.saturating_sub(elsewhere);
-        let data = chunk.data();
-        let part = data.as_ref().map(|data| (data.content, data.index));
-        let chunk_log2 = data.map_or(0, |data| data.chunk_log2);
-        if part.is_some_and(|part| self.parts.contains_key(&(flow, part))) {
+        let total = self.limits.total.saturating_sub(self.leaving_bytes());
+        if self.is_stored(&chunk) {
             return Stored::Duplicate;
         }
-        let in_flow = self.flows.get(&flow).map_or(0, |stored| stored.bytes);
-        if in_flow + size > self.limits.per_flow || size > total {
+        if self.flow_bytes(&chunk.flow()) + size > self.limits.per_flow || size > total {
             return Stored::FlowFull(chunk);
         }
         let mut evicted = Vec::new();
-        while self.bytes + size > total {
+        while self.memory_bytes() + self.copies.all_bytes() + size > total {
+            let newest = self.on_disk.to_page_out().next();
+            if let Some(newest) = newest {
+                self.page_out(newest);
+                continue;
+            }
+            if self.evict_copy() {
+                continue;
+            }
             match self.evict_for(owner, size) {
                 Some(gone) => evicted.push(gone),
                 None => break,
             }
         }
-        let id = StoreId(self.next_id);
-        self.next_id += 1;
-        let entry = Entry {
-            chunk,
-            owner,
-            part,
-            chunk_log2,
-            stored_at: now,
+        let room = match room.copy() {
+            Some(copy) => self.pool.hold_with_copy(size, copy.clone()),
+            None => self.pool.hold(size),
         };
-        self.insert(id, entry);
+        let expires = now + self.lifetime_of(&chunk.header);
+        let id = self.insert(Entry::new(chunk, room, owner, now, expires));
         Stored::Held(id, evicted)
     }
 
-    fn insert(&mut self, id: StoreId, entry: Entry) {
-        let Entry {
-            chunk,
-            owner,
-            part,
-            chunk_log2: _,
-            stored_at: now,
-        } = &entry;
-        let (flow, size) = (chunk.flow(), charge_of(chunk));
+    /// How long a chunk with this header is stored.
+    pub fn lifetime_of(&self, header: &NetworkHeader) -> Duration {
+        let most = self.limits.lifetime;
+        let wanted = header.extensions.lifetime();
+        wanted.map_or(most, |wanted| wanted.min(most))
+    }
+
+    fn is_stored(&self, chunk: &Chunk) -> bool {
+        let part = chunk.data().map(|data| (data.content, data.index));
+        part.is_some_and(|part| self.parts.contains_key(&(chunk.flow(), part)))
+    }
+
+    fn insert(&mut self, entry: Entry) -> StoreId {
+        let id = StoreId(self.next_id);
+        self.next_id += 1;
+        let (flow, size, owner) = (entry.flow(), entry.charge(), entry.owner);
         let hasher = self.hasher;
         let list = || LinkedHashMap::with_hasher(hasher);
-        let wanted = chunk
-            .header
-            .extensions
-            .lifetime_ms
-            .map(|ms| Duration::from_millis(ms.into()));
-        self.lifetimes.set(
-            id,
-            *now + wanted.map_or(self.limits.lifetime, |life| life.min(self.limits.lifetime)),
-        );
+        self.lifetimes.set(id, entry.expires);
         let stored = self.flows.entry(flow).or_insert_with(|| StoredFlow {
             ids: list(),
             bytes: 0,
@@ -208,22 +327,91 @@ impl ProxyStore {
             .entry(flow.destination)
             .or_insert_with(list)
             .insert(id, ());
-        if let Some(part) = part {
-            self.parts.insert((flow, *part), id);
+        if let Some(part) = entry.part {
+            self.parts.insert((flow, part), id);
         }
         if let Some((asked, wanted)) = entry.wanted(id) {
             self.by_content.entry(asked).or_default().insert(wanted);
         }
-        let owned = self.by_owner.entry(*owner).or_insert_with(|| Owned {
+        let owned = self.by_owner.entry(owner).or_insert_with(|| Owned {
             ids: list(),
+            in_memory: list(),
             bytes: 0,
         });
         owned.ids.insert(id, ());
-        self.owners.remove(&(owned.bytes, *owner));
+        if entry.is_in_memory() {
+            owned.in_memory.insert(id, ());
+        } else {
+            self.paged_out += entry.size as u64;
+        }
+        self.owners.remove(&(owned.bytes, owner));
         owned.bytes += size;
-        self.owners.insert((owned.bytes, *owner));
+        self.owners.insert((owned.bytes, owner));
         self.bytes += size;
+        if let Some(copy) = entry.room.copy() {
+            self.on_disk.add(id, owner, copy);
+        }
         self.entries.insert(id, entry);
+        self.note_if_written(id);
+        id
+    }
+
+    /// Removes the copy that is worth least. Returns false if there is none.
+    fn evict_copy(&mut self) -> bool {
+        if self.copies.evict(Purpose::Cached).is_some() {
+            return true;
+        }
+        let kept = self.copies.evict(Purpose::Kept);
+        let is_any = kept.is_some();
+        self.lost_copies.extend(kept.map(|(chunk, _)| chunk));
+        is_any
+    }
+
+    /// Returns the kept copies that were evicted since the last call.
+    pub(super) fn take_lost_copies(&mut self) -> Vec<Chunk> {
+        core::mem::take(&mut self.lost_copies)
+    }
+
+    /// Takes a copy of a proven chunk, for which cached copies may have to go. Returns false if there is no
+    /// room: a producer has as much as a flow.
+    pub(super) fn keep_copy(&mut self, chunk: &Chunk, data: &Data, keeping: Keeping) -> bool {
+        let of_producer = self.copies.kept_bytes_of(&chunk.header.source) + charge_of(chunk);
+        if keeping.purpose == Purpose::Kept && of_producer > self.limits.per_flow {
+            return false;
+        }
+        let held = self.memory_bytes() + self.leaving_bytes() + self.copies.all_bytes();
+        let free = self.limits.total.saturating_sub(held);
+        self.copies.insert(chunk, data, keeping, free)
+    }
+
+    /// Drops one kept copy whose time is over. Returns false if there is none.
+    pub(super) fn drop_expired_copy(&mut self, now: Time) -> bool {
+        self.copies.take_expired(now).is_some()
+    }
+
+    /// Frees the kept copies that their receiver acknowledges; returns how many.
+    pub(super) fn free_kept(&mut self, header: &NetworkHeader, ack: &Request) -> u64 {
+        self.copies.free_kept(header, ack)
+    }
+
+    /// Returns the bytes of copies.
+    pub(super) fn copied_bytes(&self) -> u64 {
+        self.copies.all_bytes()
+    }
+
+    #[cfg(test)]
+    pub(super) fn set_total(&mut self, total: u64) {
+        self.limits.total = total;
+    }
+
+    /// Returns the copies.
+    pub(super) fn copies(&self) -> &Copies {
+        &self.copies
+    }
+
+    /// Returns a copy and its room.
+    pub(super) fn copy(&mut self, key: &CopyKey) -> Option<(&Chunk, Room)> {
+        self.copies.get(key)
     }
 
     /// "A chunk for the oldest flow is evicted to make room" [MFTP §3.3]: the oldest chunk of the least
@@ -236,15 +424,23 @@ impl ProxyStore {
             Some((most, who)) if own == 0 || own + size < most => who,
             _ => owner,
         };
+        // What is on the disk only leaves last, because it takes little of what is short.
+        let in_memory = |who: &Owner| {
+            let owned = self.by_owner.get(who)?;
+            owned.in_memory.front().map(|(id, ())| *id)
+        };
         let oldest = self.flows.front().and_then(|(_, flow)| flow.ids.front());
         let oldest = oldest.map(|(id, ())| *id)?;
         let is_of_loser = self
             .entries
             .get(&oldest)
-            .is_some_and(|it| it.owner == loser);
+            .is_some_and(|it| it.owner == loser && it.is_in_memory());
+        let by_bytes = || self.owners.iter().rev().map(|(_, who)| who);
         let id = match is_of_loser {
             true => oldest,
-            false => *self.by_owner.get(&loser)?.ids.front()?.0,
+            false => in_memory(&loser)
+                .or_else(|| by_bytes().find_map(in_memory))
+                .unwrap_or(oldest),
         };
         Some((id, self.remove(id)?))
     }
@@ -257,21 +453,51 @@ impl ProxyStore {
         Some((id, self.remove(id)?))
     }
 
-    /// Removes a chunk; its flow counts as used now.
-    pub fn take(&mut self, id: StoreId) -> Option<Chunk> {
-        let chunk = self.remove(id)?;
-        self.flows.to_back(&chunk.flow());
-        Some(chunk)
+    /// Removes a chunk; its flow counts as used now. The chunk counts as leaving until its room is dropped.
+    pub fn take(&mut self, id: StoreId) -> Option<(Chunk, Room)> {
+        if !self.get(id)?.is_in_memory {
+            return None;
+        }
+        let entry = self.remove_entry(id)?;
+        self.flows.to_back(&entry.flow());
+        entry.into_chunk()
     }
 
+    /// Drops a chunk; returns its flow, which counts as used now.
+    pub fn discard(&mut self, id: StoreId) -> Option<Flow> {
+        let flow = self.remove_entry(id)?.flow();
+        self.flows.to_back(&flow);
+        Some(flow)
+    }
+
+    /// Returns the room of a stored chunk, for a hop that carries a copy.
+    pub fn room_of(&self, id: StoreId) -> Room {
+        let entry = self.entries.get(&id);
+        entry.map_or(Room::default(), |entry| entry.room.clone())
+    }
+
+    /// Removes a chunk. Without its payload, if that is on the disk only.
     fn remove(&mut self, id: StoreId) -> Option<Chunk> {
+        let Entry { header, body, .. } = self.remove_entry(id)?;
+        let (Body::Memory(message) | Body::Disk(message)) = body;
+        Some(Chunk { header, message })
+    }
+
+    fn remove_entry(&mut self, id: StoreId) -> Option<Entry> {
         let entry = self.entries.remove(&id)?;
-        let (flow, size) = (entry.chunk.flow(), charge_of(&entry.chunk));
+        let (flow, size) = (entry.flow(), entry.charge());
         self.bytes -= size;
+        if !entry.is_in_memory() {
+            self.paged_out -= entry.size as u64;
+        }
+        if let Some(copy) = entry.room.copy() {
+            self.on_disk.remove(id, entry.owner, copy);
+        }
         if let Some(owned) = self.by_owner.get_mut(&entry.owner) {
             self.owners.remove(&(owned.bytes, entry.owner));
             owned.bytes -= size;
             owned.ids.remove(&id);
+            owned.in_memory.remove(&id);
             if owned.ids.is_empty() {
                 self.by_owner.remove(&entry.owner);
             } else {
@@ -306,7 +532,7 @@ impl ProxyStore {
                 self.by_destination.remove(&flow.destination);
             }
         }
-        Some(entry.chunk)
+        Some(entry)
     }
 
     /// Removes one chunk whose storage time is over.
@@ -315,9 +541,11 @@ impl ProxyStore {
         Some((id, self.remove(id)?))
     }
 
-    /// When [`ProxyStore::take_expired`] will next return a chunk.
+    /// When the next chunk expires.
     pub fn next_expiry(&self) -> Option<Time> {
-        self.lifetimes.next().map(|(at, _)| at)
+        let stored = self.lifetimes.next().map(|(at, _)| at);
+        let kept = self.copies.next_expiry();
+        stored.into_iter().chain(kept).min()
     }
 
     /// Returns the oldest chunk for a destination.
@@ -326,6 +554,13 @@ impl ProxyStore {
             .get(destination)?
             .front()
             .map(|(id, ())| *id)
+    }
+
+    /// Returns the oldest chunks for a destination, `count` at most.
+    pub fn first_for(&self, destination: &Guid, count: usize) -> Vec<StoreId> {
+        let ids = self.by_destination.get(destination).into_iter();
+        let ids = ids.flat_map(IdList::keys).take(count);
+        ids.copied().collect()
     }
 
     /// Returns the chunks stored for a destination, oldest first.
@@ -358,7 +593,7 @@ impl ProxyStore {
         let ids = self.by_destination.get(destination).into_iter();
         let entries = ids.flat_map(IdList::keys);
         let entries = entries.filter_map(|id| self.entries.get(id));
-        entries.map(|entry| charge_of(&entry.chunk)).sum()
+        entries.map(Entry::charge).sum()
     }
 
     /// Returns the chunks stored for a flow, oldest first.
@@ -373,11 +608,18 @@ impl ProxyStore {
         self.entries.get(&id)?.owner
     }
 
-    /// Returns a stored chunk and when it was stored.
-    pub fn get(&self, id: StoreId) -> Option<(&Chunk, Time)> {
-        self.entries
-            .get(&id)
-            .map(|entry| (&entry.chunk, entry.stored_at))
+    /// Returns what is known of a stored chunk.
+    pub fn get(&self, id: StoreId) -> Option<StoredChunk<'_>> {
+        let entry = self.entries.get(&id)?;
+        Some(StoredChunk {
+            header: &entry.header,
+            content: entry.part.map(|(content, _)| content),
+            index: entry.part.map_or(0, |(_, index)| index),
+            size: entry.size,
+            spread: entry.spread,
+            stored_at: entry.stored_at,
+            is_in_memory: entry.is_in_memory(),
+        })
     }
 
     /// Returns true if no chunk is stored for `destination`.
@@ -390,9 +632,26 @@ impl ProxyStore {
         self.flows.get(flow).map_or(0, |stored| stored.bytes)
     }
 
-    /// Returns the bytes of all stored chunks.
+    /// Returns the bytes of all stored chunks, in memory and on a disk.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Returns the bytes of chunks that have left the storage and that no next hop has yet. They count in
+    /// the total.
+    pub fn leaving_bytes(&self) -> u64 {
+        let held = self.memory_bytes() + self.copies.all_bytes();
+        self.pool.bytes().saturating_sub(held)
+    }
+
+    /// Returns the memory of stored chunks that the disk could not take over now.
+    pub fn bytes_to_keep(&self) -> u64 {
+        self.memory_bytes() - self.on_disk.written_bytes()
+    }
+
+    /// Returns the memory of stored chunks, in bytes: of those on a disk their entries only.
+    pub fn memory_bytes(&self) -> u64 {
+        self.bytes - self.paged_out
     }
 
     /// Returns the number of stored chunks.
@@ -412,230 +671,4 @@ impl ProxyStore {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::wire::{
-        ContentKind, Data, NetworkHeader, Reliability, ServiceId, Transport, UpperProtocol,
-    };
-    use bytes::Bytes;
-    use proptest::prelude::*;
-
-    fn part(source: u8, destination: u8, index: u32, size: usize) -> Chunk {
-        let (source, destination) = (Guid([source; 32]), Guid([destination; 32]));
-        let data = Data {
-            content: Guid([9; 32]),
-            index,
-            chunk_log2: 20,
-            content_len: 1 << 30,
-            kind: ContentKind::File,
-            reliability: Reliability::Nack,
-            file_name: String::new(),
-            proof: Bytes::new(),
-            payload: Bytes::from(vec![0; size]),
-        };
-        let header = NetworkHeader::new(
-            ServiceId::DELAY_TOLERANT,
-            UpperProtocol::Transport,
-            source,
-            destination,
-        );
-        Chunk::of_transport(header, &Transport::Data(data))
-    }
-
-    fn store(total: u64, per_flow: u64) -> ProxyStore {
-        let limits = StoreLimits {
-            total,
-            per_flow,
-            lifetime: Duration::from_secs(60),
-        };
-        ProxyStore::new(limits, &mut SeededRng::new(1))
-    }
-
-    fn held(stored: Stored) -> StoreId {
-        match stored {
-            Stored::Held(id, evicted) if evicted.is_empty() => id,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn a_flow_holds_no_more_than_s_and_other_flows_are_left_alone() {
-        let mut store = store(20_000, 8_000);
-        let other = held(store.store(Time::ZERO, None, part(1, 2, 0, 1000), 0));
-        held(store.store(Time::ZERO, None, part(3, 4, 0, 1000), 0));
-        held(store.store(Time::ZERO, None, part(3, 4, 1, 1000), 0));
-        assert!(matches!(
-            store.store(Time::ZERO, None, part(3, 4, 2, 1000), 0),
-            Stored::FlowFull(_)
-        ));
-        assert!(store.get(other).is_some());
-    }
-
-    #[test]
-    fn a_chunk_for_the_least_recently_used_flow_is_evicted_to_make_room() {
-        let mut store = store(10_350, 10_350);
-        let first = held(store.store(Time::ZERO, None, part(1, 9, 0, 1000), 0));
-        let second = held(store.store(Time::ZERO, None, part(2, 9, 0, 1000), 0));
-        held(store.store(Time::ZERO, None, part(1, 9, 1, 1000), 0));
-        match store.store(Time::ZERO, None, part(3, 9, 0, 1000), 0) {
-            Stored::Held(_, evicted) => assert_eq!(evicted[0].1.header.source, Guid([2; 32])),
-            other => panic!("{other:?}"),
-        }
-        assert!(store.get(second).is_none());
-        assert!(store.get(first).is_some());
-    }
-
-    /// Whoever fills the storage loses its own chunks, not those of others.
-    #[test]
-    fn who_has_the_most_gives_first() {
-        let mut store = store(32_500, 32_500);
-        let (honest, flood) = (Some(PortId(1)), Some(PortId(2)));
-        let kept: Vec<StoreId> = (0..3)
-            .map(|index| held(store.store(Time::ZERO, honest, part(1, 9, index, 1000), 0)))
-            .collect();
-        for number in 0..100 {
-            let stored = store.store(Time::ZERO, flood, part(2, number, 0, 1000), 0);
-            let Stored::Held(_, evicted) = stored else {
-                panic!("{stored:?}");
-            };
-            assert!(
-                evicted
-                    .iter()
-                    .all(|(_, it)| it.header.source == Guid([2; 32]))
-            );
-        }
-        assert!(kept.iter().all(|id| store.get(*id).is_some()));
-        // There is room for a third one, at the cost of the flood.
-        let third = store.store(Time::ZERO, Some(PortId(3)), part(3, 9, 0, 1000), 0);
-        let Stored::Held(_, evicted) = third else {
-            panic!("{third:?}");
-        };
-        assert_eq!(evicted[0].1.header.source, Guid([2; 32]));
-        // The honest one grows until both have the same.
-        for index in 3..20 {
-            store.store(Time::ZERO, honest, part(1, 9, index, 1000), 0);
-        }
-        assert_eq!(
-            (
-                store.by_owner[&honest].ids.len(),
-                store.by_owner[&flood].ids.len()
-            ),
-            (4, 4)
-        );
-    }
-
-    #[test]
-    fn the_same_chunk_is_stored_once() {
-        let mut store = store(10_000, 10_000);
-        held(store.store(Time::ZERO, None, part(1, 2, 5, 100), 0));
-        assert_eq!(
-            store.store(Time::ZERO, None, part(1, 2, 5, 100), 0),
-            Stored::Duplicate
-        );
-        assert!(
-            store
-                .find(
-                    Flow {
-                        source: Guid([1; 32]),
-                        destination: Guid([2; 32])
-                    },
-                    Guid([9; 32]),
-                    5
-                )
-                .is_some()
-        );
-    }
-
-    #[test]
-    fn what_is_taken_up_elsewhere_counts_to_the_total() {
-        let mut store = store(10_000, 10_000);
-        let first = held(store.store(Time::ZERO, None, part(1, 9, 0, 1000), 5_000));
-        match store.store(Time::ZERO, None, part(2, 9, 0, 1000), 6_000) {
-            Stored::Held(_, evicted) => assert_eq!(evicted[0].0, first),
-            other => panic!("{other:?}"),
-        }
-        assert!(matches!(
-            store.store(Time::ZERO, None, part(3, 9, 0, 1000), 9_000),
-            Stored::FlowFull(_)
-        ));
-    }
-
-    #[test]
-    fn a_chunk_goes_when_its_lifetime_ends() {
-        let mut store = store(10_000, 10_000);
-        let mut short = part(1, 2, 0, 100);
-        short.header.extensions.lifetime_ms = Some(1000);
-        held(store.store(Time::ZERO, None, short, 0));
-        held(store.store(Time::ZERO, None, part(1, 2, 1, 100), 0));
-        assert!(store.take_expired(Time::from_millis(999)).is_none());
-        assert!(store.take_expired(Time::from_millis(1000)).is_some());
-        assert_eq!(store.next_expiry(), Some(Time::from_secs(60)));
-    }
-
-    proptest! {
-        /// Compares with a list that is searched from end to end.
-        #[test]
-        fn accounts_like_a_list(
-            steps in prop::collection::vec((0u8..3, 0u8..4, 0u8..3, 0u32..6, 1usize..500), 1..120),
-        ) {
-            let mut store = store(10_000, 6_000);
-            // Least recently used first: flow, then its chunks in order of arrival.
-            let mut model: Vec<(Flow, Vec<Chunk>)> = Vec::new();
-            for (step, source, destination, index, size) in steps {
-                let chunk = part(source, destination, index, size);
-                let flow = chunk.flow();
-                let bytes = |list: &[Chunk]| list.iter().map(charge_of).sum::<u64>();
-                let at = model.iter().position(|(known, _)| *known == flow);
-                if step < 2 {
-                    let stored = store.store(Time::ZERO, None, chunk.clone(), 0);
-                    let of_flow = at.map_or(&[][..], |at| &model[at].1);
-                    if of_flow.iter().any(|old| old.data().map(|d| d.index) == Some(index)) {
-                        prop_assert_eq!(stored, Stored::Duplicate);
-                        continue;
-                    }
-                    if bytes(of_flow) + charge_of(&chunk) > 6_000 {
-                        prop_assert_eq!(stored, Stored::FlowFull(chunk));
-                        continue;
-                    }
-                    let mut expected = Vec::new();
-                    while model.iter().map(|(_, list)| bytes(list)).sum::<u64>() + charge_of(&chunk) > 10_000 {
-                        expected.push(model[0].1.remove(0));
-                        model.retain(|(_, list)| !list.is_empty());
-                    }
-                    let Stored::Held(_, evicted) = stored else { panic!("{stored:?}") };
-                    prop_assert_eq!(evicted.into_iter().map(|(_, chunk)| chunk).collect::<Vec<_>>(), expected);
-                    let mut of_flow = model.iter().position(|(known, _)| *known == flow)
-                        .map_or(Vec::new(), |at| model.remove(at).1);
-                    of_flow.push(chunk);
-                    model.push((flow, of_flow));
-                } else {
-                    let id = store.find(flow, Guid([9; 32]), index);
-                    let taken = id.and_then(|id| store.take(id));
-                    let expected = at.and_then(|at| {
-                        let (_, list) = &mut model[at];
-                        let found = list.iter().position(|old| old.data().map(|d| d.index) == Some(index))?;
-                        Some(list.remove(found))
-                    });
-                    prop_assert_eq!(&taken, &expected);
-                    if taken.is_some() {
-                        let entry = model.remove(at.expect("the flow"));
-                        if !entry.1.is_empty() {
-                            model.push(entry);
-                        }
-                    }
-                }
-                prop_assert_eq!(store.bytes(), model.iter().map(|(_, list)| bytes(list)).sum::<u64>());
-                let owned: u64 = store.by_owner.values().map(|it| it.bytes).sum();
-                prop_assert_eq!((owned, store.owners.len()), (store.bytes(), store.by_owner.len()));
-                prop_assert_eq!(store.len(), model.iter().map(|(_, list)| list.len()).sum::<usize>());
-                let to_same = model.iter().filter(|(it, _)| it.destination == flow.destination);
-                let of_content = to_same.flat_map(|(_, list)| list.iter().filter_map(Chunk::data));
-                let mut wanted: Vec<(u8, u32)> = of_content.map(|it| (it.chunk_log2, it.index)).collect();
-                wanted.sort_unstable();
-                let found: Vec<_> = store.data_for(flow.destination, Guid([9; 32])).collect();
-                prop_assert_eq!(found, wanted);
-                prop_assert_eq!(store.data_for(flow.destination, Guid([8; 32])).count(), 0);
-            }
-        }
-    }
-}
+mod tests;

@@ -10,7 +10,7 @@ use whimbrel_core::{
     SeededRng, Time, Transmit, WallClock,
 };
 use whimbrel_gnrs::{Address, KeyPair, Record, Statement};
-use whimbrel_link::{Hop, HopConfig, HopEvent, PacketBudget};
+use whimbrel_link::{Buffer, Hop, HopConfig, HopEvent};
 use whimbrel_sim::link::LinkSpec;
 use whimbrel_sim::{AnyMachine, DuplexLink, testbed};
 
@@ -37,15 +37,15 @@ const STEP: Duration = Duration::from_millis(1);
 pub(super) struct Neighbour {
     hop: Hop,
     port: Option<PortId>,
-    budget: PacketBudget,
+    buffer: Buffer,
     pub(super) received: Vec<Chunk>,
 }
 
 impl Neighbour {
     fn note(&mut self) {
         while let Some(event) = self.hop.poll_event() {
-            if let HopEvent::Received { chunk, packets } = event {
-                self.budget.release(packets);
+            if let HopEvent::Received { chunk, room } = event {
+                drop(room);
                 let chunk = Chunk::decode(&chunk).expect("a chunk");
                 self.received.push(chunk);
             }
@@ -68,13 +68,13 @@ impl Machine for Neighbour {
 
     fn handle_frames(&mut self, now: Time, _: PortId, frames: &[&[u8]]) {
         for frame in frames {
-            self.hop.handle_frame(now, frame, &mut self.budget);
+            self.hop.handle_frame(now, frame, &mut self.buffer);
         }
         self.note();
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        self.hop.handle_timeout(now, &mut self.budget);
+        self.hop.handle_timeout(now, &mut self.buffer);
         self.note();
     }
 
@@ -114,6 +114,7 @@ pub(super) fn config() -> RouterConfig {
         hop: plain_hop(*ROUTER),
         buffer_packets: 4096,
         store: StoreLimits {
+            cache: 0,
             total: 64 << 20,
             per_flow: 64 << 20,
             lifetime: Duration::from_secs(60),
@@ -146,7 +147,7 @@ impl Net {
         Net::with_config(names, RouterConfig { routes, ..config() })
     }
 
-    fn with_config(names: &[Guid], config: RouterConfig) -> Net {
+    pub(super) fn with_config(names: &[Guid], config: RouterConfig) -> Net {
         let chosen: Vec<PortOrigin> = (0..)
             .map(PortOrigin::Configured)
             .take(names.len())
@@ -184,7 +185,7 @@ impl Net {
             let neighbour = Neighbour {
                 hop: Hop::new(hop, rng, bed.now()),
                 port: None,
-                budget: PacketBudget::new(4096),
+                buffer: Buffer::new(4096),
                 received: Vec::new(),
             };
             let neighbour = AnyMachine::new(neighbour, |never| match never {});
@@ -443,6 +444,7 @@ fn net_with_a_held_flow() -> (Net, [Guid; 2]) {
     let small = RouterConfig {
         buffer_packets: 1024,
         store: StoreLimits {
+            cache: 0,
             total: 1 << 20,
             ..config().store
         },

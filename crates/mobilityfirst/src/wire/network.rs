@@ -1,5 +1,7 @@
 //! The network header and its extension chain.
 
+use core::time::Duration;
+
 use whimbrel_core::Guid;
 
 use super::{Reader, SignedOffer, WireError};
@@ -17,6 +19,7 @@ const EXTENSION_LIFETIME: u16 = 0x0003;
 const EXTENSION_ADDRESSES: u16 = 0x0004;
 const EXTENSION_REQUEST: u16 = 0x0005;
 const EXTENSION_OFFER: u16 = 0x0006;
+const EXTENSION_DELEGATE: u16 = 0x0007;
 const EXTENSION_NACK_TIMEOUT: u16 = 0x0008;
 /// Maximum of addresses that a chunk carries; further ones are left out.
 pub const MAX_CARRIED_ADDRESSES: usize = 8;
@@ -106,6 +109,8 @@ pub struct Extensions {
     /// With a chunk of a content: how long further ones may be missing before the receiver tells the source,
     /// in milliseconds. A receiver that has a time of its own does not use it.
     pub nack_timeout_ms: Option<u32>,
+    /// The source's access router should keep a copy, and answer for it [MFTP §3.3].
+    pub delegate: bool,
     /// Unknown extensions, which are forwarded: type and value.
     unknown: Vec<(u16, Vec<u8>)>,
 }
@@ -187,6 +192,9 @@ impl NetworkHeader {
         if let Some(timeout) = self.extensions.nack_timeout_ms {
             extend(EXTENSION_NACK_TIMEOUT, &timeout.to_be_bytes());
         }
+        if self.extensions.delegate {
+            extend(EXTENSION_DELEGATE, &[]);
+        }
         for (kind, value) in &self.extensions.unknown {
             extend(*kind, value);
         }
@@ -258,6 +266,11 @@ impl NetworkHeader {
 }
 
 impl Extensions {
+    /// Returns how long routers may store the chunk, if its source says so.
+    pub(crate) fn lifetime(&self) -> Option<Duration> {
+        self.lifetime_ms.map(|ms| Duration::from_millis(ms.into()))
+    }
+
     fn decode(chain: &[u8]) -> Result<Extensions, WireError> {
         let mut extensions = Extensions::default();
         let mut reader = Reader(chain);
@@ -290,6 +303,8 @@ impl Extensions {
                     extensions.request = Some(u64::from_be_bytes(bytes));
                 }
                 EXTENSION_OFFER => extensions.offer = Some(SignedOffer::decode(value)?),
+                EXTENSION_DELEGATE if value.is_empty() => extensions.delegate = true,
+                EXTENSION_DELEGATE => return Err(WireError::Invalid("delegation")),
                 kind if kind & CRITICAL != 0 => return Err(WireError::CriticalExtension(kind)),
                 kind => extensions.unknown.push((kind, value.to_vec())),
             }
@@ -329,14 +344,14 @@ pub(super) mod tests {
             guids in prop::collection::vec(any_guid(), 4),
             via in prop::option::of(any_guid()), lifetime_ms: Option<u32>, nack_timeout_ms: Option<u32>,
             addresses in prop::collection::vec(any_guid(), 0..=MAX_CARRIED_ADDRESSES),
-            request: Option<u64>, offer in prop::option::of(any_offer()),
+            request: Option<u64>, delegate: bool, offer in prop::option::of(any_offer()),
             unknown in prop::collection::vec((9u16..0x8000, prop::collection::vec(any::<u8>(), 0..9)), 0..3),
         ) -> NetworkHeader {
             NetworkHeader {
                 hop_limit, service: ServiceId(service),
                 upper: [UpperProtocol::Transport, UpperProtocol::Echo, UpperProtocol::Control][upper],
                 source: guids[0], source_address: guids[1], destination: guids[2], destination_address: guids[3],
-                extensions: Extensions { via, lifetime_ms, addresses, request, offer, nack_timeout_ms, unknown },
+                extensions: Extensions { via, lifetime_ms, addresses, request, offer, nack_timeout_ms, delegate, unknown },
             }
         }
     }

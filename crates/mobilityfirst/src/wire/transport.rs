@@ -95,6 +95,8 @@ pub enum Transport {
     Push(Notice),
     /// From a proxy to the source: these chunks are stored.
     Store(Notice),
+    /// From the source's access router to it: copies of these chunks are kept, as it has asked for.
+    Kept(Notice),
     /// From a router to the source: these chunks were dropped.
     Drop(Notice, DropReason),
     /// From a node to the receiver: the next router had accepted these chunks and has restarted;
@@ -281,6 +283,9 @@ impl DropReason {
     }
 }
 
+/// The detail of a Store message about copies that are kept; 0 for chunks that are stored.
+const KEPT: u8 = 1;
+
 impl Transport {
     /// Returns the type in the header.
     pub fn kind(&self) -> TransportKind {
@@ -289,7 +294,7 @@ impl Transport {
             Transport::Ack(_) => TransportKind::Ack,
             Transport::Nack(_) => TransportKind::Nack,
             Transport::Push(_) => TransportKind::Push,
-            Transport::Store(_) => TransportKind::Store,
+            Transport::Store(_) | Transport::Kept(_) => TransportKind::Store,
             Transport::Drop(..) => TransportKind::Drop,
             Transport::Request(_) => TransportKind::Request,
             Transport::Lost(_) => TransportKind::Lost,
@@ -316,8 +321,16 @@ impl Transport {
                 out.extend_from_slice(&[0, 0]);
                 request.encode_fields(out);
             }
-            Transport::Push(notice) | Transport::Store(notice) | Transport::Lost(notice) => {
-                out.extend_from_slice(&[0, 0, 0]);
+            Transport::Push(notice)
+            | Transport::Store(notice)
+            | Transport::Kept(notice)
+            | Transport::Lost(notice) => {
+                let detail = if matches!(self, Transport::Kept(_)) {
+                    KEPT
+                } else {
+                    0
+                };
+                out.extend_from_slice(&[detail, 0, 0]);
                 notice.encode_fields(out);
             }
             Transport::Drop(notice, reason) => {
@@ -368,6 +381,7 @@ impl Transport {
             1 => Transport::Ack(request(&mut reader)?),
             2 => Transport::Nack(request(&mut reader)?),
             3 => Transport::Push(Notice::decode_fields(&mut reader)?),
+            4 if detail == KEPT => Transport::Kept(Notice::decode_fields(&mut reader)?),
             4 => Transport::Store(Notice::decode_fields(&mut reader)?),
             5 => Transport::Drop(
                 Notice::decode_fields(&mut reader)?,

@@ -101,6 +101,7 @@ pub(crate) fn router_config(guid: Guid, hop: HopConfig) -> RouterConfig {
         hop,
         buffer_packets: 32_768,
         store: StoreLimits {
+            cache: 0,
             total: 1 << 30,
             per_flow: 256 << 20,
             lifetime: Duration::from_secs(600),

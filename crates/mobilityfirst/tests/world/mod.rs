@@ -162,6 +162,7 @@ fn new_router(run: u64, name_servers: Vec<u32>) -> Router {
     let config = RouterConfig {
         buffer_packets: 4096,
         store: StoreLimits {
+            cache: 0,
             total: 64 << 20,
             per_flow: 64 << 20,
             lifetime: Duration::from_secs(600),

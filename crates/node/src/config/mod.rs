@@ -45,7 +45,7 @@ pub use ndn::{
     NdnStrategySection, Reliability,
 };
 pub use ndn_plan::NdnPlan;
-pub use plan::{HostPlan, MobilityFirstPlan, NameServerPlan, Plan, RouterPlan};
+pub use plan::{ChunkFolder, HostPlan, MobilityFirstPlan, NameServerPlan, Plan, RouterPlan};
 pub use sample::sample;
 pub use sections::{
     Config, GNRS_PORT, GnrsSection, HostSection, LinkSection, PolicyName, RouteSection,

@@ -56,6 +56,8 @@ pub struct MobilityFirstPlan {
     pub neighbours: Vec<Guid>,
     /// Storage.
     pub storage: ChunkLimits,
+    /// The folder of stored chunks, if there is one.
+    pub chunk_folder: Option<ChunkFolder>,
     /// The policy of retrying stored chunks.
     pub proxy: ProxyPolicy,
     /// How flows are divided.
@@ -64,6 +66,15 @@ pub struct MobilityFirstPlan {
     pub hop: HopSection,
     /// The links, in the order of their numbers.
     pub links: Vec<LinkSection>,
+}
+
+/// A folder of stored chunks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChunkFolder {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Bound of the chunks in it, in bytes.
+    pub bytes: u64,
 }
 
 /// A host.
@@ -143,6 +154,7 @@ impl MobilityFirstPlan {
             default_route: None,
             neighbours: section.neighbours.clone(),
             storage: storage.limits(),
+            chunk_folder: storage.chunk_folder(),
             proxy: storage.policy(),
             split: section.scheduler.split(),
             hop,

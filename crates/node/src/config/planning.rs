@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use whimbrel_core::units::Span;
+use whimbrel_core::units::{ByteSize, Span};
 use whimbrel_core::{Guid, suggest};
 use whimbrel_gnrs::{KeyPair, Placement, StoreLimits};
 use whimbrel_link::hop::MIN_MTU;
@@ -522,7 +522,17 @@ fn check_ends(found: &mut Found<'_>, before: &[LinkSection], link: &LinkSection,
     }
 }
 
+/// The smallest bound of a folder of stored chunks: some of the largest chunks.
+const LEAST_DISK: ByteSize = ByteSize(64 << 20);
+
 fn check_storage(found: &mut Found<'_>, storage: &StorageSection) {
+    if storage.disk < LEAST_DISK {
+        let disk = storage.disk;
+        found.add(
+            "storage.disk",
+            format!("{disk} is too small; write {LEAST_DISK} or more"),
+        );
+    }
     found.time("storage.lifetime", storage.lifetime, TICK);
     found.time("storage.storage_timer", storage.storage_timer, TICK);
     found.time(

@@ -17,8 +17,8 @@ use whimbrel_mobilityfirst::split::{Scheduler, SplitConfig};
 
 use super::address::listening;
 use super::{
-    Bind, HopSection, NamedRemote, NdnFaceSection, NdnRouteSection, NdnSection, NdnStrategySection,
-    Pacing, Remote, Via,
+    Bind, ChunkFolder, HopSection, NamedRemote, NdnFaceSection, NdnRouteSection, NdnSection,
+    NdnStrategySection, Pacing, Remote, Via,
 };
 
 /// The whole configuration. Each kind of node has its own sections; a section of another kind is a
@@ -513,9 +513,22 @@ pub struct StorageSection {
     /// Memory for all stored chunks together.
     #[schemars(with = "String")]
     pub total: ByteSize,
-    /// Memory for the stored chunks of one flow.
+    /// Stored chunks of one flow, in memory and on the disk.
     #[schemars(with = "String")]
     pub per_flow: ByteSize,
+    /// Folder for stored chunks, so that they survive the router's end and a power cut; made if it is
+    /// missing. Without one they are in memory only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"/var/lib/whimbrel/chunks")]
+    pub folder: Option<PathBuf>,
+    /// Bound of the chunks in the folder.
+    #[schemars(with = "String")]
+    pub disk: ByteSize,
+    /// Memory for verified copies of the content that passes, from which this router answers requests of
+    /// all clients. It is a part of `total`, and gives way to stored chunks. `"0 B"`: no copies, and no chunk
+    /// is verified here.
+    #[schemars(with = "String")]
+    pub cache: ByteSize,
     /// How long a chunk is stored.
     #[schemars(with = "String")]
     pub lifetime: Span,
@@ -538,6 +551,9 @@ impl Default for StorageSection {
         StorageSection {
             total: ByteSize(1 << 30),
             per_flow: ByteSize(256 << 20),
+            folder: None,
+            disk: ByteSize(10 << 30),
+            cache: ByteSize(0),
             lifetime: Span(Duration::from_secs(3600)),
             storage_timer: Span(policy.storage_timer),
             proactive: policy.proactive,
@@ -556,11 +572,20 @@ impl StorageSection {
         }
     }
 
+    /// Returns the folder of stored chunks, if there is one.
+    pub fn chunk_folder(&self) -> Option<ChunkFolder> {
+        self.folder.as_ref().map(|path| ChunkFolder {
+            path: path.clone(),
+            bytes: self.disk.0,
+        })
+    }
+
     /// Returns the limits of the router's storage.
     pub fn limits(&self) -> StoreLimits {
         StoreLimits {
             total: self.total.0,
             per_flow: self.per_flow.0,
+            cache: self.cache.0,
             lifetime: self.lifetime.0,
         }
     }

@@ -10,7 +10,7 @@ use whimbrel_io::TransportCounters;
 use whimbrel_link::hop::ReceptionCounters;
 use whimbrel_mobilityfirst::host::HostStatus;
 use whimbrel_mobilityfirst::links::{CallersTotal, LinkStatus};
-use whimbrel_mobilityfirst::router::{RouterCounters, RouterStatus};
+use whimbrel_mobilityfirst::router::{RouterCounters, RouterStatus, StorageDisk};
 
 use super::callers::encode_callers;
 use super::family::{Families, flag};
@@ -139,8 +139,38 @@ fn encode_drops<'s>(
     families.counters(name, "Chunks and messages that the node dropped", members)
 }
 
-fn router_counts(c: &RouterCounters) -> [Count; 13] {
+fn router_counts(c: &RouterCounters) -> [Count; 19] {
     [
+        (
+            "whimbrel_router_chunks_cached",
+            "Chunks that were copied into the cache",
+            c.chunks_cached,
+        ),
+        (
+            "whimbrel_router_cache_hits",
+            "Requested chunks of which a copy was here",
+            c.cache_hits,
+        ),
+        (
+            "whimbrel_router_chunks_awaited",
+            "Requested chunks that another client was fetching",
+            c.chunks_awaited,
+        ),
+        (
+            "whimbrel_router_copy_bytes_sent",
+            "Bytes of copies sent to clients",
+            c.copy_bytes_sent,
+        ),
+        (
+            "whimbrel_router_chunks_kept",
+            "Chunks copied for a producer that delegates",
+            c.chunks_kept,
+        ),
+        (
+            "whimbrel_router_kept_freed",
+            "Kept copies that are needed no longer",
+            c.kept_freed,
+        ),
         (
             "whimbrel_router_chunks_received",
             "Chunks that neighbours delivered whole",
@@ -215,7 +245,18 @@ fn encode_router(families: &mut Families<'_, '_>, router: &RouterStatus) -> Resu
     encode_counts(families, &counts)?;
     encode_drops(families, "whimbrel_router_drops", &c.drops)?;
     let (stored, capacity) = router.stored_bytes;
-    let levels: [Level; 5] = [
+    let (cached, _) = router.cached_bytes;
+    let levels: [Level; 7] = [
+        (
+            "whimbrel_router_cached_bytes",
+            "Bytes of cached copies",
+            cached as f64,
+        ),
+        (
+            "whimbrel_router_kept_bytes",
+            "Bytes of copies kept for producers",
+            router.kept_bytes as f64,
+        ),
         (
             "whimbrel_router_stored_chunks",
             "Chunks in storage",
@@ -243,6 +284,9 @@ fn encode_router(families: &mut Families<'_, '_>, router: &RouterStatus) -> Resu
         ),
     ];
     encode_levels(families, &levels)?;
+    if let Some(disk) = &router.disk {
+        encode_disk(families, disk)?;
+    }
     families.gauges(
         "whimbrel_name_server_up",
         "1 while the name server answers",
@@ -251,6 +295,61 @@ fn encode_router(families: &mut Families<'_, '_>, router: &RouterStatus) -> Resu
             .iter()
             .map(|server| (vec![("server", server.peer.as_str())], flag(server.answers))),
     )
+}
+
+fn encode_disk(families: &mut Families<'_, '_>, disk: &StorageDisk) -> Result<(), Error> {
+    let counts: [Count; 5] = [
+        (
+            "whimbrel_router_disk_written",
+            "Chunks written to the storage's disk",
+            disk.written,
+        ),
+        (
+            "whimbrel_router_disk_read",
+            "Chunks read from the storage's disk",
+            disk.read,
+        ),
+        (
+            "whimbrel_router_disk_refused",
+            "Chunks that the disk had no room for",
+            disk.refused,
+        ),
+        (
+            "whimbrel_router_disk_damaged",
+            "Damaged chunks on the disk, which were dropped",
+            disk.damaged,
+        ),
+        (
+            "whimbrel_router_disk_faults",
+            "Failures of the disk",
+            disk.faults,
+        ),
+    ];
+    encode_counts(families, &counts)?;
+    let (bytes, limit) = disk.bytes;
+    let levels: [Level; 4] = [
+        (
+            "whimbrel_router_disk_works",
+            "1 while the storage's disk works",
+            flag(disk.fault.is_none()),
+        ),
+        (
+            "whimbrel_router_disk_chunks",
+            "Chunks on the storage's disk",
+            disk.chunks as f64,
+        ),
+        (
+            "whimbrel_router_disk_bytes",
+            "Bytes of chunks on the storage's disk",
+            bytes as f64,
+        ),
+        (
+            "whimbrel_router_disk_capacity_bytes",
+            "Bound of the chunks on the storage's disk",
+            limit as f64,
+        ),
+    ];
+    encode_levels(families, &levels)
 }
 
 fn encode_host(families: &mut Families<'_, '_>, host: &HostStatus) -> Result<(), Error> {

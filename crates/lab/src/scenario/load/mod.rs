@@ -185,6 +185,25 @@ pub enum Kind {
     Bulk,
     /// Echo requests.
     Pings(Pings),
+    /// Contents that the receivers have not requested, at fixed intervals.
+    Push(Pushes),
+}
+
+/// `push = { size = "5 kB", count = 10, every = "1 min" }`, and `message` likewise.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pushes {
+    /// Bytes of each.
+    #[serde(with = "units::size")]
+    pub size: u64,
+    /// Their number.
+    pub count: u32,
+    /// The time between two of them.
+    #[serde(default = "lifetime", with = "units::duration")]
+    pub every: Duration,
+    /// True if they are short texts rather than files.
+    #[serde(skip)]
+    pub message: bool,
 }
 
 /// The wait for the answer to the last echo request.

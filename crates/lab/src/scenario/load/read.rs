@@ -11,7 +11,7 @@ use whimbrel_mobilityfirst::local::{Delivery, Service, Storage};
 use whimbrel_mobilityfirst::wire::Reliability;
 use whimbrel_node::config::key_path::KeyPath;
 
-use super::{Browser, Flows, Kind, Load, Page, Pings, Pipeline, Plane, Requests, Timeout};
+use super::{Browser, Flows, Kind, Load, Page, Pings, Pipeline, Plane, Pushes, Requests, Timeout};
 use crate::scenario::document::Document;
 use crate::scenario::fault::{Fault, Faults, Found};
 use crate::scenario::multipath::SeveralPaths;
@@ -29,6 +29,9 @@ const RECEIVE_BUFFER: RangeInclusive<u64> = 4096..=64 << 20;
 /// Bounds of a page in a browser: its objects, and the bytes of each.
 const MOST_OBJECTS: u32 = 2000;
 const LARGEST_OBJECT: u64 = 10_000_000;
+
+/// Bytes of the longest message, as `whimbrel message` sends it.
+const LONGEST_MESSAGE: u64 = 32 << 10;
 
 /// Default octets of a segment of NDN: those of `ndn serve`.
 const SEGMENT: usize = 8_000;
@@ -82,6 +85,8 @@ struct Section {
     #[serde(default)]
     bulk: bool,
     ping: Option<Pings>,
+    push: Option<Pushes>,
+    message: Option<Pushes>,
 }
 
 impl Section {
@@ -89,6 +94,10 @@ impl Section {
         let poisson = self.poisson.clone().map(|requests| Requests {
             random: true,
             ..requests
+        });
+        let message = self.message.clone().map(|message| Pushes {
+            message: true,
+            ..message
         });
         let kinds = [
             self.file.map(Kind::File),
@@ -99,15 +108,17 @@ impl Section {
             self.browser.clone().map(Kind::Browser),
             self.bulk.then_some(Kind::Bulk),
             self.ping.clone().map(Kind::Pings),
+            self.push.clone().map(Kind::Push),
+            message.map(Kind::Push),
         ];
         let mut kinds = kinds.into_iter().flatten();
         match (kinds.next(), kinds.next()) {
             (Some(kind), None) => Ok(kind),
             (None, _) => Err(
-                "a load needs its request: file = \"10 MB\", or cbr, poisson, flows, page, browser, bulk, ping",
+                "a load needs its request: file = \"10 MB\", or cbr, poisson, flows, page, browser, bulk, ping, push, message",
             ),
             _ => Err(
-                "a load has only one of file, cbr, poisson, flows, page, browser, bulk and ping",
+                "a load has only one of file, cbr, poisson, flows, page, browser, bulk, ping, push and message",
             ),
         }
     }
@@ -446,6 +457,17 @@ fn check(kind: &Kind, plane: Plane) -> Checked {
             Err(("ping", message))
         }
         Kind::Pings(pings) => positive("ping", "count", f64::from(pings.count)),
+        Kind::Push(pushes) => {
+            let key = if pushes.message { "message" } else { "push" };
+            if plane != Plane::MobilityFirst {
+                let message = format!("{} has no receivers that did not ask", plane.name());
+                return Err((key, message));
+            }
+            let odd = pushes.message && pushes.size > LONGEST_MESSAGE;
+            refuse(odd, key, "a message has at most 32 KiB")?;
+            positive(key, "size", pushes.size as f64)?;
+            positive(key, "count", f64::from(pushes.count))
+        }
         Kind::File(_) | Kind::Bulk => Ok(()),
     }
 }

@@ -102,6 +102,10 @@ impl Daemons<'_> {
         let sections = self.sections(node);
         config.hop = sections.hop;
         config.storage = sections.storage;
+        if let Some(folder) = &mut config.storage.folder {
+            // Each router's own, which outlives its crashes.
+            *folder = self.folder.join(format!("{}.chunks", self.name(node)));
+        }
         config.router = sections.router;
         config.router.key = Some(self.key(node));
         config.router.socket = Some(socket_of(

@@ -69,6 +69,9 @@ impl Receiver<'_> {
         if let Kind::Pings(pings) = &self.load.kind {
             return self.ping(pings).map(Received::Pings);
         }
+        if let (Kind::Push(pushes), Some(schedule)) = (&self.load.kind, &self.schedule) {
+            return self.push_all(schedule, pushes).map(Received::Files);
+        }
         match &self.schedule {
             Some(schedule) => self.fetch_all(schedule).map(Received::Files),
             None => self.request().map(Received::Exchanges),
@@ -328,6 +331,8 @@ impl Daemons<'_> {
                 }
                 let name = match load.plane {
                     Plane::Tcp => String::new(),
+                    // It is announced to nobody.
+                    Plane::MobilityFirst if matches!(load.kind, Kind::Push(_)) => String::new(),
                     Plane::Ndn => {
                         // Without a version, each mirror would give its copy one of its own, which a
                         // consumer that has found one of them never asks the others for.
@@ -414,7 +419,7 @@ fn make_endless(path: &Path) -> Result<(), LabError> {
 }
 
 /// Refuses a file that arrived with wrong bytes.
-fn compare(sent: &Path, arrived: &Path) -> Result<(), LabError> {
+pub(super) fn compare(sent: &Path, arrived: &Path) -> Result<(), LabError> {
     if hash_of(sent)? == hash_of(arrived)? {
         return Ok(());
     }

@@ -9,6 +9,7 @@ mod get;
 pub mod observe;
 mod pings;
 mod proxies;
+mod pushes;
 mod requests;
 
 use std::path::Path;

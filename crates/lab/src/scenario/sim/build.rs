@@ -17,7 +17,7 @@ use whimbrel_node::config::{ConfigError, GNRS_PORT, LinkSection, MobilityFirstPl
 use whimbrel_node::ndn::faces::FaceSettings;
 use whimbrel_sim::link::{LinkSpec, Outage};
 use whimbrel_sim::tcp::{TcpClient, TcpConfig, TcpServer};
-use whimbrel_sim::{AnyMachine, Connection, DuplexLink, NodeId, Simulator};
+use whimbrel_sim::{AnyMachine, Connection, DuplexLink, NodeId, SimulatedDisk, Simulator};
 
 use super::observe::Observer;
 use super::stack::{Above, Planes, Stack};
@@ -70,8 +70,14 @@ pub(super) fn build<'p>(
 ) -> Result<World<'p>, LabError> {
     let mut sim: Simulator<AnyMachine<WorldEvent>> = Simulator::new(seed);
     let mut nodes: Vec<NodeId> = Vec::new();
+    let mut disks = BTreeMap::new();
     for (node, known) in plan.network.nodes.iter().enumerate() {
-        let stack = stack(plan, seed, node, 0)?;
+        let mut stack = stack(plan, seed, node, 0)?;
+        let storage = Sections::of(&known.settings, plan.pacing).storage;
+        if let Some(folder) = storage.chunk_folder().filter(|_| known.is(Role::Router)) {
+            disks.insert(node, SimulatedDisk::new(folder.bytes));
+        }
+        attach_disk(&mut stack, sim.now(), disks.get(&node));
         nodes.push(sim.add_node(&known.name, machine(stack)));
     }
     let (_, origin) = phases(plan);
@@ -89,12 +95,21 @@ pub(super) fn build<'p>(
     if observer.hashes() {
         sim.trace.enable_hash();
     }
-    let mut world = World::new(plan, observer, seed, sim, nodes, links);
+    let mut world = World::new(plan, observer, seed, sim, nodes, links, disks);
     for node in 0..plan.network.nodes.len() {
         world.open_ports(node);
     }
     world.start_proxies()?;
     Ok(world)
+}
+
+/// A router that starts stores on its disk, if it has one.
+pub(super) fn attach_disk(stack: &mut Stack, now: Time, disk: Option<&SimulatedDisk>) {
+    let router = stack.planes.mobility_first.as_mut();
+    let router = router.and_then(Node::router);
+    if let (Some(router), Some(disk)) = (router, disk) {
+        router.set_disk(now, disk.attach());
+    }
 }
 
 pub(super) fn machine(stack: Stack) -> AnyMachine<WorldEvent> {

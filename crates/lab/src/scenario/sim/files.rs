@@ -7,9 +7,9 @@ use std::time::Duration;
 use whimbrel_core::{Guid, SeededRng, Time, WallClock};
 use whimbrel_mobilityfirst::host::HostEvent;
 use whimbrel_mobilityfirst::local::{
-    Get, LocalChunk, LocalEvent, LocalRequest, Publish, TransferOptions,
+    ContentOffer, Get, LocalChunk, LocalEvent, LocalRequest, OfferId, Publish, TransferOptions,
 };
-use whimbrel_mobilityfirst::wire::ContentKind;
+use whimbrel_mobilityfirst::wire::{ContentKind, Reliability};
 use whimbrel_ndn_packet::{DigestSigner, Name};
 use whimbrel_node::NodeEvent;
 use whimbrel_sim::tcp::{FetchId, SenderSample, ServerStats, TcpEvent};
@@ -21,10 +21,11 @@ use whimbrel_transport::{
 };
 
 use super::build::{address, load_name};
+use super::pushes;
 use super::{World, WorldEvent};
 use crate::rivals::raaqm;
 use crate::scenario::Plan;
-use crate::scenario::load::{Pipeline, Plane};
+use crate::scenario::load::{Kind, Load, Pipeline, Plane};
 use crate::scenario::multipath::SeveralPaths;
 use crate::scenario::run::{Run, Schedule};
 use crate::simulated::{ORIGIN_UNIX_MS, RepeatingContent};
@@ -93,12 +94,16 @@ pub(super) struct Transfer {
     /// Since the run's origin.
     next_sample: Duration,
     by: By,
+    /// The accepted offer of a pushed content.
+    offer: Option<OfferId>,
 }
 
 /// The source of its events.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Content(Guid),
+    /// Sent to this node without a request.
+    Push(Guid, usize),
     Program,
     Tcp(NodeId, Ipv4Addr, FetchId),
 }
@@ -107,6 +112,10 @@ impl World<'_> {
     /// Publishes the contents that are requested first.
     pub(super) fn publish_first(&mut self) -> Result<(), LabError> {
         for index in 0..self.asked.len() {
+            let Asked { load, receiver, .. } = self.asked[index];
+            if matches!(self.plan.loads[load].kind, Kind::Push(_)) {
+                self.request(receiver, CLIENT_APP, LocalRequest::TakeOffers);
+            }
             let first = self.asked[index].schedule.at.len();
             self.publish(index, first)?;
         }
@@ -138,9 +147,10 @@ impl World<'_> {
     /// Serves again what a node served before its restart.
     pub(super) fn serve_again(&mut self, node: usize) {
         let loads = &self.plan.loads;
-        let published = self.contents.iter().filter(|((load, _), _)| {
-            loads[*load].from == node && loads[*load].plane == Plane::MobilityFirst
-        });
+        let published = self
+            .contents
+            .iter()
+            .filter(|((load, _), _)| loads[*load].from == node && is_announced(&loads[*load]));
         let published: Vec<Publish> = published.map(|(_, content)| publish(content)).collect();
         for publish in published {
             let publish = LocalRequest::Publish(publish, TransferOptions::default());
@@ -173,6 +183,9 @@ impl World<'_> {
         content: &RepeatingContent,
     ) -> Result<(), LabError> {
         let known = &self.plan.loads[load];
+        if matches!(known.kind, Kind::Push(_)) {
+            return Ok(());
+        }
         if known.plane == Plane::MobilityFirst {
             let publish = LocalRequest::Publish(publish(content), TransferOptions::default());
             self.request(known.from, SERVER_APP, publish);
@@ -285,6 +298,9 @@ impl World<'_> {
             .get(&(load, number))
             .map(RepeatingContent::name);
         let by = match (known.plane, content) {
+            (Plane::MobilityFirst, Some(content)) if matches!(known.kind, Kind::Push(_)) => {
+                By::Push(content, receiver)
+            }
             (Plane::MobilityFirst, Some(content)) => By::Content(content),
             (Plane::Ndn, _) => {
                 self.fetcher(load, receiver, number)?;
@@ -314,19 +330,50 @@ impl World<'_> {
             record: None,
             next_sample: Duration::ZERO,
             by,
+            offer: None,
         });
-        if let By::Content(content) = by {
-            let get = Get {
-                request,
-                content,
-                options: known.options(),
-                in_order: false,
-                credit: 8,
-                resume: bytes::Bytes::new(),
-            };
-            self.request(receiver, CLIENT_APP, LocalRequest::Get(get));
+        match by {
+            By::Content(content) => {
+                let get = get_of(known, request, content);
+                self.request(receiver, CLIENT_APP, LocalRequest::Get(get));
+            }
+            By::Push(..) => {
+                if let Some(content) = self.contents.get(&(load, number)) {
+                    let send = pushes::send(known, receiver, request, publish(content));
+                    self.request(known.from, SERVER_APP, LocalRequest::Send(send));
+                }
+            }
+            By::Program | By::Tcp(..) => {}
         }
         Ok(())
+    }
+
+    /// A content is offered to a node: it is accepted once.
+    fn handle_offer(&mut self, node: usize, offer: &ContentOffer) -> Result<(), LabError> {
+        let by = By::Push(offer.content.content, node);
+        let Some(index) = self.transfers.iter().position(|known| known.by == by) else {
+            return Ok(());
+        };
+        let load = self.asked[self.transfers[index].asked].load;
+        let transfer = &mut self.transfers[index];
+        if transfer.offer.replace(offer.id).is_some() {
+            let what = format!(
+                "{} was offered to its receiver twice",
+                offer.content.content
+            );
+            return Err(LabError::Simulated(what));
+        }
+        let get = get_of(&self.plan.loads[load], index as u32, offer.content.content);
+        self.request(node, CLIENT_APP, pushes::accept(offer.id, get));
+        Ok(())
+    }
+
+    /// A pushed content has come: its sender is told.
+    fn settle(&mut self, node: usize, index: usize) {
+        let transfer = &self.transfers[index];
+        if let (By::Push(content, _), Some(offer)) = (transfer.by, transfer.offer) {
+            self.request(node, CLIENT_APP, pushes::received(offer, content));
+        }
     }
 
     fn fetcher(&mut self, load: usize, receiver: usize, number: usize) -> Result<(), LabError> {
@@ -401,8 +448,10 @@ impl World<'_> {
                 let request = chunk.request;
                 self.request(at, CLIENT_APP, LocalRequest::Consumed { request });
             }
+            LocalEvent::Offered(offer) => self.handle_offer(at, &offer)?,
             LocalEvent::Complete { request, .. } => {
                 self.end(request as usize, now, true);
+                self.settle(at, request as usize);
                 return Ok(true);
             }
             LocalEvent::Pong {
@@ -495,7 +544,9 @@ impl World<'_> {
 
     /// Checks that a delivered chunk has the content's bytes.
     fn check(&self, chunk: &LocalChunk) -> Result<(), LabError> {
-        let By::Content(content) = self.transfers[chunk.request as usize].by else {
+        let (By::Content(content) | By::Push(content, _)) =
+            self.transfers[chunk.request as usize].by
+        else {
             return Ok(());
         };
         let known = self.contents.values().find(|known| known.name() == content);
@@ -594,6 +645,26 @@ fn since(started: Time, samples: &[SenderSample]) -> Vec<crate::SenderSample> {
         retransmitted: sample.retransmitted,
     });
     samples.collect()
+}
+
+/// Returns true if the contents of a load are announced.
+fn is_announced(load: &Load) -> bool {
+    load.plane == Plane::MobilityFirst && !matches!(load.kind, Kind::Push(_))
+}
+
+fn get_of(load: &Load, request: u32, content: Guid) -> Get {
+    Get {
+        request,
+        content,
+        chunk_log2: asked(load.chunk),
+        in_order: false,
+        reliability: Reliability::Nack,
+        nack_timeout_ms: load.nack_timer.map_or(0, |timer| {
+            u32::try_from(timer.as_millis()).unwrap_or(u32::MAX)
+        }),
+        credit: 8,
+        resume: bytes::Bytes::new(),
+    }
 }
 
 fn publish(content: &RepeatingContent) -> Publish {

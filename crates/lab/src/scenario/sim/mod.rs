@@ -5,6 +5,7 @@ mod files;
 mod gateway;
 pub mod observe;
 mod pings;
+mod pushes;
 mod requests;
 mod stack;
 
@@ -16,7 +17,7 @@ use whimbrel_mobilityfirst::host::interfaces::InterfaceChange;
 use whimbrel_mobilityfirst::local::LocalRequest;
 use whimbrel_ndn_packet::Name;
 use whimbrel_sim::link::Rate;
-use whimbrel_sim::{AnyMachine, Connection, Direction, NodeId, Simulator};
+use whimbrel_sim::{AnyMachine, Connection, Direction, NodeId, SimulatedDisk, Simulator};
 use whimbrel_transport::FetchEvent;
 
 use super::Plan;
@@ -74,6 +75,8 @@ struct World<'p> {
     /// Names that producers serve, with their node and the router's port to each.
     served: Vec<(usize, Name, PortId)>,
     exchanges: Vec<Exchange>,
+    /// The disks of routers that store on one, which outlive their crashes.
+    disks: BTreeMap<usize, SimulatedDisk>,
     /// The TCP proxies, by the nodes that they are on.
     proxies: Vec<(usize, NodeId)>,
     pings: Vec<Pinging>,
@@ -213,6 +216,7 @@ impl<'p> World<'p> {
         sim: Simulator<AnyMachine<WorldEvent>>,
         nodes: Vec<NodeId>,
         links: Vec<Connection>,
+        disks: BTreeMap<usize, SimulatedDisk>,
     ) -> World<'p> {
         let (published, origin) = phases(plan);
         World {
@@ -232,6 +236,7 @@ impl<'p> World<'p> {
             fetchers: BTreeMap::new(),
             served: Vec::new(),
             exchanges: Vec::new(),
+            disks,
             proxies: Vec::new(),
             pings: Vec::new(),
             epoch: Instant::now(),
@@ -314,7 +319,9 @@ impl<'p> World<'p> {
             Action::Crash(node) => self.sim.crash(self.nodes[*node]),
             Action::Restart(node) => {
                 self.lives[*node] += 1;
-                let stack = build::stack(self.plan, self.seed, *node, self.lives[*node])?;
+                let disk = self.disks.get(node);
+                let mut stack = build::stack(self.plan, self.seed, *node, self.lives[*node])?;
+                build::attach_disk(&mut stack, self.sim.now(), disk);
                 self.sim.restart(self.nodes[*node], build::machine(stack));
                 self.open_ports(*node);
                 self.serve_again(*node);

@@ -2,13 +2,13 @@
 
 use whimbrel_content::{ChunkSize, Offer, Proof, Refusal};
 use whimbrel_core::Time;
+use whimbrel_link::Room;
 
 use super::super::effects::Effects;
 use super::super::{App, Timer};
 use super::Downloads;
 use super::one::{Download, Held};
 use crate::local::{LocalChunk, TransferState};
-use crate::room::Room;
 use crate::wire::{
     ChunkRanges, Data, DropReason, NetworkHeader, Notice, Reliability, Request, ServiceId,
     Transport,
@@ -159,8 +159,8 @@ impl Downloads {
             verified: Some(verified),
             data: data.payload.clone(),
         };
-        let load = download.share.load(room.clone());
-        let held = download.share.held();
+        let load = download.share.hold_with(room.clone());
+        let held = download.share.packets();
         download.hold(range, Held { chunk, load });
         if download.is_sent_once() && arrived.is_asked_for {
             // It may have been the last one.

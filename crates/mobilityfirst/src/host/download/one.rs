@@ -6,10 +6,10 @@ use core::ops::Range;
 use core::time::Duration;
 use whimbrel_content::{Assembly, ChunkSize};
 use whimbrel_core::{Guid, Time};
+use whimbrel_link::{Pool, Room};
 
 use super::super::App;
 use super::super::effects::{Treatment, Uplink};
-use super::super::shares::{Load, Share};
 use super::super::status::DownloadStatus;
 use super::Provenance;
 use crate::local::{Delivery, Get, LocalChunk, MAX_MISSING, MissingParts, TransferState};
@@ -39,7 +39,7 @@ const OVERTAKEN: Duration = Duration::from_millis(250);
 
 pub(super) struct Held {
     pub(super) chunk: LocalChunk,
-    pub(super) load: Load,
+    pub(super) load: Room,
 }
 
 pub(super) struct Download {
@@ -66,7 +66,7 @@ pub(super) struct Download {
     pub(super) next_offset: u64,
     // The room that its chunks hold until its program has them, and the room of one chunk, in
     // packets.
-    pub(super) share: Share,
+    pub(super) share: Pool,
     pub(super) chunk_packets: u64,
     // Bound of the chunks here and under way; `None` until its program has proven slow.
     pub(super) window: Option<u64>,
@@ -110,7 +110,7 @@ impl Download {
         assembly: Assembly,
         chunk_size: ChunkSize,
         nack_timeout: Duration,
-        share: Share,
+        share: Pool,
     ) -> Download {
         let next_offset = if get.in_order {
             assembly.deliverable().end

@@ -4,11 +4,11 @@
 use bytes::Bytes;
 use whimbrel_content::ChunkTree;
 use whimbrel_core::SeededRng;
+use whimbrel_link::Room;
 
 use super::super::effects::Action;
 use super::*;
 use crate::local::TransferOptions;
-use crate::room::Room;
 use crate::wire::{
     ContentKind, Data, DropReason, NetworkHeader, Reliability, ServiceId, Transport, UpperProtocol,
 };

@@ -1,6 +1,7 @@
 //! Sending published content: the source's side of a flow [MFTP §3.1 to 3.3].
 
 mod confirming;
+mod delegation;
 mod one;
 mod reading;
 mod sending;
@@ -14,6 +15,7 @@ use core::time::Duration;
 use whimbrel_content::ChunkSize;
 use whimbrel_core::{Guid, KeyedState, SeededRng, Time};
 
+use delegation::Delegations;
 use one::Upload;
 pub(super) use sending::Pushed;
 use turns::{Client, Turns};
@@ -133,6 +135,7 @@ pub(super) struct Uploads {
     // Programs that were asked to read.
     readers: BTreeMap<App, Reader>,
     next_read: u64,
+    delegations: Delegations,
 }
 
 impl Uploads {
@@ -149,6 +152,7 @@ impl Uploads {
             reads: BTreeMap::new(),
             readers: BTreeMap::new(),
             next_read: 0,
+            delegations: Delegations::default(),
         }
     }
 
@@ -192,6 +196,7 @@ impl Uploads {
             .map(|(_, read)| read)
             .collect();
         self.readers.remove(&app);
+        self.delegations.forget(app);
         self.forget_pushes_of(app);
         self.redistribute(app);
         unread

@@ -39,6 +39,8 @@ pub(super) struct Upload {
     pub(super) stored: BTreeMap<Guid, ChunkRanges>,
     // In ACK mode: chunks that the client has not confirmed.
     pub(super) unconfirmed: Unconfirmed,
+    // The access router, and the chunks of which it keeps copies.
+    pub(super) kept: Option<(Guid, ChunkRanges)>,
     pub(super) paused_until: Time,
     pub(super) pauses: u32,
     pub(super) last_use: Time,
@@ -63,6 +65,7 @@ impl Upload {
             repeat_guard: MIN_GUARD,
             stored: BTreeMap::new(),
             unconfirmed: Unconfirmed::default(),
+            kept: None,
             paused_until: Time::ZERO,
             pauses: 0,
             last_use: now,

@@ -225,6 +225,7 @@ impl Uploads {
         upload.sent_since = now;
         upload.stored.clear();
         upload.unconfirmed = Default::default();
+        upload.kept = None;
         true
     }
 
@@ -268,7 +269,7 @@ impl Uploads {
             let Some(push) = &mut upload.push else {
                 continue;
             };
-            if status.state == SendState::Taken && !push.is_taken {
+            if status.state != SendState::Leaving && !push.is_taken {
                 push.is_taken = true;
                 push.probe = (now + PROBE, PROBE * 2);
             }
@@ -299,7 +300,10 @@ impl Uploads {
             .for_each(|chunks| stored.union(chunks));
         let is_whole = push.taken.count() >= u64::from(self.count_of(key));
         let is_over = upload.pending.is_empty() && now.since(push.taken_at) >= GRACE;
+        let kept = upload.kept.as_ref();
+        let kept = kept.map_or(0, |(_, chunks)| chunks.count());
         let state = match push.is_taken || is_whole && is_over {
+            true if kept >= u64::from(self.count_of(key)) => SendState::Kept,
             true => SendState::Taken,
             false => SendState::Leaving,
         };

@@ -1,23 +1,26 @@
 //! The in-network transport proxy: stores chunks that cannot be forwarded [MFTP §3.3].
 
+mod on_disk;
 mod release;
 
 use core::ops::Bound;
 use std::collections::{BTreeMap, BTreeSet};
 
-use whimbrel_core::{Guid, PortId, SeededRng, Time};
+use whimbrel_core::{Guid, PortId, SeededRng, Time, WallClock};
+use whimbrel_link::Room;
 
 use super::effects::{Action, Effects};
-use super::notices::{Notices, notice_key, request_key};
+use super::notices::{Notices, What, notice_key, request_key};
 use super::pauses::Pauses;
-use super::store::{ENTRY_BYTES, ProxyStore, StoreId, StoreLimits, Stored};
-use super::{ProxyPolicy, Timer};
-use crate::charge::{Charge, Pool};
+use super::shelf::Shelf;
+use super::store::copies::{CopyKey, Keeping};
+use super::store::{ENTRY_BYTES, ProxyStore, StoreId, Stored};
+use super::{ProxyPolicy, RouterConfig, Timer};
 use crate::chunk::{Chunk, Flow};
+use crate::handed::HandedOver;
 use crate::links::{Carried, ChunkToSend, Grant, Links};
 use crate::next_hops::{Branch, Divisions, NextHops, Spread};
-use crate::room::Room;
-use crate::wire::{DropReason, NetworkHeader, Notice, Request, ServiceId};
+use crate::wire::{Data, DropReason, NetworkHeader, Notice, Request, ServiceId};
 
 /// Maximum of flows to absent destinations that neighbours are known to have been told of; beyond it they
 /// are told with each chunk.
@@ -28,9 +31,14 @@ pub(super) struct Proxy {
     policy: ProxyPolicy,
     pauses: Pauses,
     store: ProxyStore,
-    // Stored chunks that are being forwarded: they count in the storage until the next hop has
-    // them.
-    released: Pool,
+    shelf: Shelf,
+    wall: WallClock,
+    // Chunks that are forwarded as soon as they have been read from the disk.
+    to_forward: BTreeSet<StoreId>,
+    // Open destinations whose chunks are read when others have been.
+    unread: BTreeSet<Guid>,
+    // When the disk is asked again, after it could not read.
+    reads_again: Time,
     // Open destinations, which have a responsive next hop: their stored chunks are sent as their
     // hops have room.
     open: BTreeMap<Guid, NextHops>,
@@ -52,12 +60,17 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
-    pub(super) fn new(limits: StoreLimits, policy: ProxyPolicy, rng: &mut SeededRng) -> Proxy {
+    pub(super) fn new(config: &RouterConfig, rng: &mut SeededRng) -> Proxy {
+        let policy = config.proxy;
         Proxy {
             policy,
             pauses: Pauses::new(policy.storage_timer, SeededRng::new(rng.next_word())),
-            store: ProxyStore::new(limits, rng),
-            released: Pool::default(),
+            store: ProxyStore::new(config.store, rng),
+            shelf: Shelf::default(),
+            wall: config.wall,
+            to_forward: BTreeSet::new(),
+            unread: BTreeSet::new(),
+            reads_again: Time::ZERO,
             open: BTreeMap::new(),
             by_port: BTreeSet::new(),
             opened: BTreeSet::new(),
@@ -74,9 +87,19 @@ impl Proxy {
         &self.store
     }
 
-    /// Returns the bytes of stored chunks that are being forwarded.
-    pub(super) fn released_bytes(&self) -> u64 {
-        self.released.amount()
+    #[cfg(test)]
+    pub(super) fn set_total(&mut self, total: u64) {
+        self.store.set_total(total);
+    }
+
+    /// Takes a copy of a proven chunk.
+    pub(super) fn keep_copy(&mut self, chunk: &Chunk, data: &Data, keeping: Keeping) -> bool {
+        self.store.keep_copy(chunk, data, keeping)
+    }
+
+    /// Returns a copy and its room.
+    pub(super) fn copy(&mut self, key: &CopyKey) -> Option<(&Chunk, Room)> {
+        self.store.copy(key)
     }
 
     /// Destinations of stored chunks.
@@ -87,6 +110,24 @@ impl Proxy {
     /// Counts a dropped chunk and queues the notice to its source.
     pub(super) fn note_drop(&mut self, chunk: &Chunk, reason: DropReason, effects: &mut Effects) {
         self.notices.note_drop(chunk, reason, effects);
+    }
+
+    /// Queues the notice to a producer that a copy of its chunk is kept.
+    pub(super) fn note_kept(&mut self, chunk: &Chunk, effects: &mut Effects) {
+        if let Some((key, index)) = notice_key(chunk, What::Kept) {
+            self.notices.note(key, index, effects);
+        }
+    }
+
+    /// Frees the kept copies that their receiver acknowledges; returns how many.
+    pub(super) fn free_kept(&mut self, header: &NetworkHeader, ack: &Request) -> u64 {
+        self.store.free_kept(header, ack)
+    }
+
+    /// Returns the kept copies of chunks that a neighbour has lost, with their indices and room.
+    pub(super) fn kept_of(&self, handed: &HandedOver) -> Vec<(Chunk, u32, Room)> {
+        let kept = self.store.copies().kept_of(handed);
+        kept.collect()
     }
 
     /// Sends the notices of the router `from`. Returns true if there were any.
@@ -119,18 +160,25 @@ impl Proxy {
         chunk.header.destination_address = Guid::NONE;
         chunk.header.extensions.via = None;
         chunk.header.extensions.addresses.clear();
-        let (destination, notice) = (chunk.header.destination, notice_key(&chunk, None));
+        let (destination, notice) = (chunk.header.destination, notice_key(&chunk, What::Stored));
         let request = match notice {
             Some(_) => None,
             None => request_key(&chunk, None),
         };
-        match self.store.store(now, origin, chunk, self.released.amount()) {
+        match self.store.store(now, origin, chunk, &outgoing.room) {
             Stored::Held(id, evicted) => {
                 effects.counters.chunks_stored += 1;
                 for (id, chunk) in evicted {
                     self.note_evicted(id, &chunk, effects);
                 }
-                if let Some((key, index)) = notice {
+                for chunk in self.store.take_lost_copies() {
+                    self.note_drop(&chunk, DropReason::Evicted, effects);
+                }
+                self.write(now, id, effects);
+                // With a disk, its source is told once it is there.
+                if !self.shelf.is_there()
+                    && let Some((key, index)) = notice
+                {
                     self.notices.note(key, index, effects);
                 }
                 // Who asked learns that the source is away, rather than that nothing comes.
@@ -265,7 +313,7 @@ impl Proxy {
 
     /// Returns true if so many bytes fit into the storage, and nothing is evicted for them.
     fn has_room_for(&self, size: u64) -> bool {
-        self.store.bytes() + self.released.amount() + size <= self.store.limits().total
+        self.store.bytes_to_keep() + self.store.leaving_bytes() + size <= self.store.limits().total
     }
 
     /// A flow that comes in on `from` is stored: what is granted there, until nothing of it is stored, or, of
@@ -317,10 +365,10 @@ impl Proxy {
     /// No receiver of a flow wants a content any more: its stored chunks are removed.
     pub(super) fn purge(&mut self, flow: &Flow, content: &Guid, effects: &mut Effects) {
         for id in self.store.ids_of(flow) {
-            let stored = self.store.get(id).and_then(|(chunk, _)| chunk.data());
-            if stored.is_some_and(|data| data.content == *content) {
+            let stored = self.store.get(id);
+            if stored.is_some_and(|it| it.content == Some(*content)) {
                 self.recall(id, effects);
-                self.take(id);
+                self.discard(id);
                 effects.counters.chunks_unwanted += 1;
             }
         }
@@ -350,21 +398,32 @@ impl Proxy {
         }
     }
 
-    /// Removes a chunk from the storage; its flow has room again.
-    fn take(&mut self, id: StoreId) -> Option<Chunk> {
-        let chunk = self.store.take(id)?;
-        self.note_room(&chunk.flow());
-        Some(chunk)
+    /// Drops a stored chunk, whether its bytes are in memory or not; its flow has room again.
+    fn discard(&mut self, id: StoreId) {
+        if let Some(flow) = self.store.discard(id) {
+            self.note_room(&flow);
+        }
     }
 
-    /// Removes a chunk that is forwarded: it counts in the storage until the next hop has it.
+    /// Removes a chunk from the storage; its flow has room again. `None` while its bytes are on a disk.
+    fn take(&mut self, id: StoreId) -> Option<(Chunk, Room)> {
+        let (chunk, room) = self.store.take(id)?;
+        self.note_room(&chunk.flow());
+        Some((chunk, room))
+    }
+
+    /// Removes a chunk that is forwarded: it counts in the storage until the next hop has it. One that is
+    /// on the disk only is read first.
     fn take_to_send(&mut self, id: StoreId) -> Option<ChunkToSend> {
+        if self.store.get(id).is_some_and(|it| !it.is_in_memory) {
+            self.to_forward.insert(id);
+            return None;
+        }
         let origin = self.store.owner(id);
-        let chunk = self.take(id)?;
+        let (chunk, room) = self.take(id)?;
         Some(ChunkToSend {
-            charge: self.released.charge(chunk.size() as u64 + ENTRY_BYTES),
             chunk,
-            room: Room::default(),
+            room,
             from: None,
             origin,
             order: None,
@@ -377,21 +436,13 @@ impl Proxy {
         }
     }
 
-    /// A hop continues with a chunk of which a copy was stored while its neighbour was
-    /// unresponsive.
-    fn go_on_with(&mut self, id: StoreId, carried: Carried, links: &mut Links) {
-        if let Some(outgoing) = self.take_to_send(id) {
-            links.neighbours.recount(carried, outgoing.charge);
-        }
-    }
-
     /// A neighbour responds again: its hop continues with the chunks that it carries, so the stored
     /// copies are not needed.
-    pub(super) fn resume_lingering(&mut self, port: PortId, links: &mut Links) {
+    pub(super) fn resume_lingering(&mut self, port: PortId) {
         for carried in self.lingering_on(port) {
             if let Some(id) = self.lingering.remove(&carried) {
                 self.lingering_ids.remove(&id);
-                self.go_on_with(id, carried, links);
+                self.discard(id);
             }
         }
     }
@@ -400,7 +451,7 @@ impl Proxy {
     pub(super) fn forget_lingering(&mut self, carried: Carried) {
         if let Some(id) = self.lingering.remove(&carried) {
             self.lingering_ids.remove(&id);
-            self.take(id);
+            self.discard(id);
         }
     }
 
@@ -449,7 +500,7 @@ impl Proxy {
             {
                 self.lingering.insert(carried, id);
                 self.lingering_ids.insert(id, carried);
-                links.neighbours.recount(carried, Charge::default());
+                links.neighbours.recount(carried, self.store.room_of(id));
             }
         }
         for outgoing in links.take_waiting(port) {
@@ -574,6 +625,10 @@ impl Proxy {
             self.go_on(&chunk.flow(), effects);
             self.note_drop(&chunk, DropReason::Lifetime, effects);
         }
+        // Its producer has asked for no longer.
+        while self.store.drop_expired_copy(now) {
+            effects.counters.kept_freed += 1;
+        }
         if let Some(expiry) = self.store.next_expiry() {
             effects.push(Action::Set(Timer::Lifetime, expiry));
         }
@@ -595,9 +650,8 @@ impl Proxy {
             destination: notice.destination,
         };
         for id in self.store.ids_of(&flow) {
-            let stored = self.store.get(id).and_then(|(chunk, _)| chunk.data());
-            let wanted = stored.is_some_and(|data| {
-                data.content == notice.content && notice.chunks.contains(data.index)
+            let wanted = self.store.get(id).is_some_and(|it| {
+                it.content == Some(notice.content) && notice.chunks.contains(it.index)
             });
             if !wanted || self.lingering_ids.contains_key(&id) {
                 continue;

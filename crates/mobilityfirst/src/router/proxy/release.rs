@@ -8,17 +8,15 @@ impl Proxy {
     pub(in crate::router) fn release_stored(
         &mut self,
         now: Time,
+        gained: &BTreeSet<PortId>,
         links: &mut Links,
         divisions: &mut Divisions,
         effects: &mut Effects,
     ) -> bool {
         let mut may = core::mem::take(&mut self.opened);
-        for port in links.neighbours.take_gained() {
-            let of_port = (port, Guid::NONE)..;
-            let here = self
-                .by_port
-                .range(of_port)
-                .take_while(|(at, _)| *at == port);
+        for port in gained {
+            let of_port = (*port, Guid::NONE)..;
+            let here = self.by_port.range(of_port).take_while(|(at, _)| at == port);
             may.extend(here.map(|(_, destination)| *destination));
         }
         let mut released = false;
@@ -60,6 +58,10 @@ impl Proxy {
             self.stop_waiting(destination, effects);
             return false;
         };
+        if self.store.get(id).is_some_and(|it| !it.is_in_memory) {
+            self.read_ahead(now, &destination);
+            return false;
+        }
         let branches = self.branches_with_room(id, &hops, links, divisions);
         if !branches.is_empty() {
             self.release_one(now, id, &branches, &hops, links, effects);
@@ -76,10 +78,10 @@ impl Proxy {
         links: &Links,
         divisions: &mut Divisions,
     ) -> Vec<Branch> {
-        let Some((chunk, _)) = self.store.get(id) else {
+        let Some(stored) = self.store.get(id) else {
             return Vec::new();
         };
-        let (spread, flow) = (Spread::of_chunk(chunk), chunk.flow());
+        let (spread, flow) = (stored.spread, stored.header.flow());
         if spread == Spread::Divide && links.division.may_divide(&flow, hops) {
             let has_room = links.has_room_to_divide(&flow, hops);
             return hops.iter().filter(|_| has_room).copied().collect();
@@ -91,12 +93,12 @@ impl Proxy {
         let chosen: Vec<Branch> = match spread {
             Spread::Divide => {
                 let free: NextHops = hops.iter().filter(|it| has_room(it)).copied().collect();
-                free.select(spread, flow, chunk.size(), divisions)
+                free.select(spread, flow, stored.size, divisions)
                     .copied()
                     .collect()
             }
             _ => hops
-                .select(spread, flow, chunk.size(), divisions)
+                .select(spread, flow, stored.size, divisions)
                 .copied()
                 .collect(),
         };
@@ -121,7 +123,9 @@ impl Proxy {
             if let [branch] = branches
                 && branch.port == carried.port
             {
-                return self.go_on_with(id, carried, links);
+                // The hop continues with the copy that it carries, which holds the same room.
+                self.discard(id);
+                return;
             }
             links.withdraw(now, carried);
         }
@@ -129,6 +133,7 @@ impl Proxy {
             return;
         };
         effects.counters.chunks_released += 1;
+        self.read_ahead(now, &outgoing.chunk.header.destination);
         let flow = outgoing.chunk.flow();
         self.go_on(&flow, effects);
         let hops: NextHops = branches.iter().copied().collect();

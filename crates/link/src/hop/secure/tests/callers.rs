@@ -266,7 +266,7 @@ fn a_caller_that_acknowledges_nothing_is_seldom_probed() {
         let mut sent = 0;
         for _ in 0..6_000 {
             now += Duration::from_millis(10);
-            end.hop.handle_timeout(now, &mut end.budget);
+            end.hop.handle_timeout(now, &mut end.buffer);
             sent += end.frames(now).len();
         }
         assert!(
@@ -306,7 +306,7 @@ impl Visit {
             self.now += Duration::from_millis(10);
             let now = self.now;
             for end in core::iter::once(&mut self.caller).chain(&mut self.port) {
-                end.hop.handle_timeout(now, &mut end.budget);
+                end.hop.handle_timeout(now, &mut end.buffer);
             }
             for frame in self.caller.frames(now) {
                 if self.port.is_none() {

@@ -10,6 +10,7 @@ use whimbrel_core::{SeededRng, Time};
 use super::super::exchange::answer;
 use super::super::handshake::{CALL, Parameters, decode_call, encode_lost};
 use super::keys;
+use crate::account::{Buffer, Room};
 use crate::hop::ecn::EcnReport;
 use crate::hop::secure::Reception;
 use crate::hop::shapes::fits;
@@ -17,7 +18,7 @@ use crate::hop::wire::{
     About, CRC_LEN, Cack, Content, Csyn, Data, Envelope, HANDSHAKE, HEAD_LEN, Opened, Progress,
     Shape, decode_opened, encode_cack, encode_csyn, encode_data, encode_parameters,
 };
-use crate::hop::{Hop, HopConfig, HopEvent, PacketBudget};
+use crate::hop::{Hop, HopConfig, HopEvent};
 
 const ROOM: usize = 500;
 const CHUNKS: u16 = 16;
@@ -122,8 +123,8 @@ fn limits(extreme: u32) -> Parameters {
 struct Attacked {
     now: Time,
     hop: Hop,
-    budget: PacketBudget,
-    held: u32,
+    buffer: Buffer,
+    held: Vec<Room>,
     liar: Reception,
     // The hop's index of the session, which is in all frames to it; its last call, if that has no
     // answer; and what a LOST repeats of its last frame.
@@ -149,8 +150,8 @@ impl Attacked {
         let mut attacked = Attacked {
             now: Time::ZERO,
             hop: Hop::new(config, SeededRng::new(1), Time::ZERO),
-            budget: PacketBudget::new(ROOM),
-            held: 0,
+            buffer: Buffer::new(ROOM),
+            held: Vec::new(),
             liar: Reception::new(keys(1), [2; 32], true),
             index: 0,
             call: None,
@@ -180,7 +181,7 @@ impl Attacked {
             ..limits(extreme)
         };
         let answer = answer(&self.liar, self.now, None, (&call, None), describe).unwrap();
-        self.hop.handle_frame(self.now, &answer, &mut self.budget);
+        self.hop.handle_frame(self.now, &answer, &mut self.buffer);
         self.index = call.index;
     }
 
@@ -247,7 +248,7 @@ impl Attacked {
             Act::Restart { extreme } => {
                 let mut lost = Vec::new();
                 encode_lost(self.last_sent, &mut lost);
-                self.hop.handle_frame(self.now, &lost, &mut self.budget);
+                self.hop.handle_frame(self.now, &lost, &mut self.buffer);
                 self.drain();
                 self.answer(*extreme);
             }
@@ -255,18 +256,18 @@ impl Attacked {
                 encode_parameters(Envelope::Plain, &limits(*extreme).encode(), &mut frame);
             }
             Act::Raw(bytes) => {
-                self.hop.handle_frame(self.now, bytes, &mut self.budget);
+                self.hop.handle_frame(self.now, bytes, &mut self.buffer);
             }
             Act::Send { len } => self.send(*len),
             Act::Wait { millis } => self.wait(*millis),
             Act::Release => {
-                self.budget.release(core::mem::take(&mut self.held));
-                self.hop.budget_released(self.now, &mut self.budget);
+                self.held.clear();
+                self.hop.room_released(self.now, &mut self.buffer);
             }
         }
         if !frame.is_empty() {
             let frame = self.finish(frame);
-            self.hop.handle_frame(self.now, &frame, &mut self.budget);
+            self.hop.handle_frame(self.now, &frame, &mut self.buffer);
         }
     }
 
@@ -325,7 +326,7 @@ impl Attacked {
                 break;
             };
             self.now = self.now.max(due.at);
-            self.hop.handle_timeout(self.now, &mut self.budget);
+            self.hop.handle_timeout(self.now, &mut self.buffer);
             self.drain();
         }
         self.now = self.now.max(end);
@@ -371,7 +372,7 @@ impl Attacked {
         }
         while let Some(event) = self.hop.poll_event() {
             match event {
-                HopEvent::Received { packets, .. } => self.held += packets,
+                HopEvent::Received { room, .. } => self.held.push(room),
                 HopEvent::Delivered { tag } => {
                     assert!(self.whole.contains(&tag), "acknowledged before it was sent")
                 }
@@ -405,9 +406,9 @@ impl Attacked {
         let stats = self.hop.stats();
         // One chunk larger than the whole buffer may be in it, alone: 4 MiB in packets of 64 bytes.
         assert!(
-            self.budget.used() <= ROOM.max((4 << 20) / 64),
+            self.buffer.used() <= ROOM.max((4 << 20) / 64),
             "{}",
-            self.budget.used()
+            self.buffer.used()
         );
         assert!(stats.chunks_arriving <= usize::from(CHUNKS));
         assert!(stats.chunks_in_flight <= usize::from(CHUNKS));
@@ -427,10 +428,10 @@ proptest! {
             attacked.drain();
             attacked.check();
         }
-        let Attacked { hop, mut budget, held, now, .. } = attacked;
-        hop.close(now, &mut budget);
-        budget.release(held);
-        prop_assert_eq!(budget.used(), 0, "room is neither lost nor released twice");
+        let Attacked { hop, buffer, held, now, .. } = attacked;
+        hop.close(now);
+        drop(held);
+        prop_assert_eq!(buffer.used(), 0, "room is neither lost nor released twice");
     }
 
     #[test]
@@ -451,7 +452,7 @@ proptest! {
             Ok(Opened::Parameters(bytes)) => Parameters::decode(bytes).is_none(),
             decoded => decoded.is_err(),
         };
-        attacked.hop.handle_frame(attacked.now, &frame, &mut attacked.budget);
+        attacked.hop.handle_frame(attacked.now, &frame, &mut attacked.buffer);
         let drops = attacked.hop.stats().drops;
         let is_frame = frame.len() > Envelope::Plain.around();
         let expected = match (is_frame, damage) {

@@ -18,10 +18,11 @@ use whimbrel_core::identity::KeyPair;
 use whimbrel_core::{Admission, CallerGate, SeededRng, Time};
 
 use super::super::shapes::fits;
-use super::super::{Hop, HopConfig, HopEvent, PacketBudget};
+use super::super::{Hop, HopConfig, HopEvent};
 use super::CallerPolicy;
 use super::handshake::{CALL_LEN, PROOF_LEN, Unwilling};
 use super::{Gate, Reception};
+use crate::account::Buffer;
 
 const CALLER: &str = "192.0.2.7:4000";
 
@@ -42,7 +43,7 @@ fn config(end: usize, run: u64) -> HopConfig {
 struct End {
     config: HopConfig,
     hop: Hop,
-    budget: PacketBudget,
+    buffer: Buffer,
     events: Vec<HopEvent>,
     /// With the run of this end and the number of its session.
     received: Vec<((u64, u64), Bytes)>,
@@ -54,7 +55,7 @@ impl End {
         End {
             hop: Hop::new(config.clone(), SeededRng::new(config.incarnation), now),
             config,
-            budget: PacketBudget::new(4_096),
+            buffer: Buffer::new(4_096),
             events: Vec::new(),
             received: Vec::new(),
             delivered: Vec::new(),
@@ -62,18 +63,18 @@ impl End {
     }
 
     fn handle(&mut self, now: Time, frame: &[u8]) {
-        self.hop.handle_frame(now, frame, &mut self.budget);
+        self.hop.handle_frame(now, frame, &mut self.buffer);
         self.note(now);
     }
 
     fn note(&mut self, now: Time) {
         while let Some(event) = self.hop.poll_event() {
             match event {
-                HopEvent::Received { chunk, packets } => {
+                HopEvent::Received { chunk, room } => {
                     let session = (self.config.incarnation, self.hop.stats().sessions);
                     self.received.push((session, chunk));
-                    self.budget.release(packets);
-                    self.hop.budget_released(now, &mut self.budget);
+                    drop(room);
+                    self.hop.room_released(now, &mut self.buffer);
                 }
                 HopEvent::Delivered { tag } => self.delivered.push(tag),
                 other => self.events.push(other),
@@ -153,7 +154,7 @@ impl Wire {
                 .min();
             self.now = next.unwrap_or(end).min(end);
             for end in &mut self.ends {
-                end.hop.handle_timeout(self.now, &mut end.budget);
+                end.hop.handle_timeout(self.now, &mut end.buffer);
                 end.note(self.now);
             }
             if self.now >= end {

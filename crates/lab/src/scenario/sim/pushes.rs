@@ -1,0 +1,41 @@
+//! Loads of contents that their receivers have not requested.
+
+use whimbrel_core::Guid;
+use whimbrel_mobilityfirst::chunk_size::asked;
+use whimbrel_mobilityfirst::local::{
+    AcceptOffer, Get, LocalRequest, OfferId, OfferVerdict, Publish, SendContent,
+};
+use whimbrel_mobilityfirst::wire::OfferUse;
+
+use super::build::keys;
+use crate::scenario::load::{Kind, Load};
+
+/// Returns the request by which a source sends a content of `load` to the host `receiver`.
+pub(super) fn send(load: &Load, receiver: usize, request: u32, content: Publish) -> SendContent {
+    let is_message = matches!(&load.kind, Kind::Push(pushes) if pushes.message);
+    SendContent {
+        request,
+        destination: keys(receiver).guid(),
+        lifetime_ms: 0,
+        chunk_log2: asked(load.chunk),
+        proposed: match is_message {
+            true => OfferUse::Note,
+            false => OfferUse::File,
+        },
+        content,
+    }
+}
+
+/// Returns the request by which a receiver takes an offer.
+pub(super) fn accept(id: OfferId, get: Get) -> LocalRequest {
+    LocalRequest::Accept(AcceptOffer { id, get })
+}
+
+/// Returns the request by which it says that it has the content.
+pub(super) fn received(id: OfferId, content: Guid) -> LocalRequest {
+    LocalRequest::Settle {
+        id,
+        content,
+        verdict: OfferVerdict::Received,
+    }
+}

@@ -1,0 +1,150 @@
+//! Copies of content in a router: taken on the way, sent to those that ask [MFTP §3.2.1, 3.3].
+
+use whimbrel_core::{PortId, Time};
+use whimbrel_link::Room;
+
+use super::store::Purpose;
+use super::store::copies::{Keeping, is_proven};
+use super::{Router, Timer};
+use crate::chunk::Chunk;
+use crate::links::ChunkToSend;
+use crate::next_hops::{NextHops, Spread};
+use crate::wire::{Data, HOP_LIMIT, NetworkHeader, Request, ServiceId};
+
+impl Router {
+    /// Copies a chunk of a content that a client fetches through this router, if the chunk is proven:
+    /// a false one would else be given to all that ask.
+    pub(super) fn copy_passing(&mut self, now: Time, chunk: &Chunk, data: &Data) {
+        // What its sender offers to one receiver is not for others.
+        let is_offer = chunk.header.extensions.offer.is_some();
+        if is_offer
+            || !self
+                .fetches
+                .wants(&data.content, data.chunk_log2, data.index)
+        {
+            return;
+        }
+        if !is_proven(data) {
+            return self.effects.drop("unproven-copy");
+        }
+        let keeping = Keeping {
+            purpose: Purpose::Cached,
+            expires: None,
+        };
+        if self.proxy.keep_copy(chunk, data, keeping) {
+            self.effects.counters.chunks_cached += 1;
+            let key = (data.content, data.index);
+            let count = self.proxy.store().copies().count_of(&data.content);
+            self.fetches.note_copy(now, key, data.chunk_log2, count);
+        }
+    }
+
+    /// Takes from a request what this router has copies of, or what another client fetches through it.
+    pub(super) fn subtract_copies(
+        &mut self,
+        now: Time,
+        from: PortId,
+        header: &NetworkHeader,
+        request: &mut Request,
+    ) {
+        let copies = self.proxy.store().copies();
+        let answered = (self.fetches).subtract_from(now, (from, header), copies, request);
+        self.effects.counters.cache_hits += answered.copies;
+        self.effects.counters.chunks_awaited += answered.awaited;
+        if let Some(next) = self.fetches.next_check(now) {
+            self.timers.set_earlier(Timer::Fetches, next);
+        }
+    }
+
+    /// Requests of clients whose fetcher brings nothing go on.
+    pub(super) fn check_fetches(&mut self, now: Time) {
+        for (from, request) in self.fetches.due(now) {
+            let mut request = request;
+            request.header.hop_limit = request.header.hop_limit.saturating_sub(1);
+            let outgoing = ChunkToSend {
+                chunk: request,
+                room: Room::default(),
+                from: Some(from),
+                origin: Some(from),
+                order: None,
+            };
+            self.forward(now, outgoing);
+        }
+        if let Some(next) = self.fetches.next_check(now) {
+            self.timers.set_earlier(Timer::Fetches, next);
+        }
+    }
+
+    /// Sends a copy to the next client in turn whose next hop has room. Returns true if one was sent.
+    pub(super) fn send_copy(&mut self, now: Time) -> bool {
+        while let Some((turn, asked, index)) = self.fetches.next() {
+            let (client, content) = turn;
+            let hops = self.ways_to(&asked);
+            let Some(first) = hops.best().map(|branch| branch.port) else {
+                // Away: it asks again when it is back.
+                self.fetches.stop(&client, &content);
+                continue;
+            };
+            let Some((copy, room)) = self.proxy.copy(&(content, index)) else {
+                self.fetches.note_sent(now, turn, index, false);
+                continue;
+            };
+            let chunk = answer(copy, &asked);
+            let flow = chunk.flow();
+            let divides = Spread::of_chunk(&chunk) == Spread::Divide
+                && self.links.division.may_divide(&flow, &hops);
+            let has_room = match divides {
+                true => self.links.has_room_to_divide(&flow, &hops),
+                false => hops.iter().any(|branch| {
+                    let link = self.links.at(branch.port);
+                    link.is_some_and(|link| link.has_room_for(&flow))
+                }),
+            };
+            if !has_room {
+                self.fetches.note_blocked(turn, first);
+                continue;
+            }
+            self.fetches.note_sent(now, turn, index, true);
+            self.effects.counters.copies_sent += 1;
+            self.effects.counters.copy_bytes_sent += chunk.size() as u64;
+            let outgoing = ChunkToSend {
+                chunk,
+                room,
+                from: None,
+                origin: None,
+                order: None,
+            };
+            self.forward(now, outgoing);
+            return true;
+        }
+        false
+    }
+
+    /// Returns the next hops towards the client that has sent a request.
+    fn ways_to(&self, asked: &NetworkHeader) -> NextHops {
+        let here = self.attachments.hops_to(&asked.source, &self.links);
+        match here.is_empty() {
+            true => self.routes.towards(&asked.source_address, &self.links),
+            false => here,
+        }
+    }
+}
+
+/// Returns a copy as the answer to a request: it comes from the source of the copy, as a stored chunk does.
+fn answer(copy: &Chunk, asked: &NetworkHeader) -> Chunk {
+    let was = &copy.header;
+    let mut service = ServiceId::CONTENT_RESPONSE.with(ServiceId::DELAY_TOLERANT);
+    if asked.service.has(ServiceId::MULTIHOMING) {
+        service = service.with(ServiceId::MULTIHOMING);
+    }
+    let mut header = NetworkHeader::new(service, was.upper, was.source, asked.source);
+    header.hop_limit = HOP_LIMIT;
+    header.source_address = was.source_address;
+    header.destination_address = asked.source_address;
+    header.extensions.request = asked.extensions.request;
+    if asked.source == was.destination {
+        header.extensions.offer = was.extensions.offer;
+    }
+    let message = copy.message.clone();
+    Chunk { header, message }
+}

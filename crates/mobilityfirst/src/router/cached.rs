@@ -1,0 +1,276 @@
+//! Copies in a router, with clients that ask for the same content.
+
+use core::time::Duration;
+
+use bytes::Bytes;
+use whimbrel_content::{ChunkSize, ChunkTree};
+use whimbrel_core::Guid;
+
+use super::hostile::name;
+use super::store::Purpose;
+use super::tests::{Net, SOURCE, config, port};
+use super::{RouterConfig, RouterCounters};
+use crate::chunk::Chunk;
+use crate::wire::{
+    ChunkRanges, ContentKind, Data, NetworkHeader, Reliability, Request, ServiceId, Transport,
+    UpperProtocol,
+};
+
+const CHUNK: usize = 16 << 10;
+const CHUNKS: u32 = 6;
+
+/// A source (neighbour 1), clients (neighbours 2 to 4) and a content.
+struct Scene {
+    net: Net,
+    bytes: Vec<u8>,
+    tree: ChunkTree,
+}
+
+fn client(number: usize) -> Guid {
+    name(number as u8)
+}
+
+impl Scene {
+    fn new(cache: u64) -> Scene {
+        let mut config = RouterConfig { ..config() };
+        config.store.cache = cache;
+        let names = [*SOURCE, client(2), client(3), client(4)];
+        let mut net = Net::with_config(&names, config);
+        let len = CHUNK * (CHUNKS as usize - 1) + 100;
+        let bytes: Vec<u8> = (0..len).map(|at| (at / 7) as u8).collect();
+        let size = ChunkSize::from_code(14).expect("a size");
+        let tree = ChunkTree::from_reader(&bytes[..], size, &mut |_| {}).expect("a tree");
+        for (guid, at) in [
+            (tree.root(), 1),
+            (client(2), 2),
+            (client(3), 3),
+            (client(4), 4),
+        ] {
+            assert!(net.with_router(|it, _| it.attachments.insert(guid, port(at), 1)));
+        }
+        Scene { net, bytes, tree }
+    }
+
+    fn ask(&mut self, number: usize, chunks: ChunkRanges) {
+        let content = self.tree.root();
+        let service = ServiceId::CONTENT_REQUEST.with(ServiceId::DELAY_TOLERANT);
+        let upper = UpperProtocol::Transport;
+        let mut header = NetworkHeader::new(service, upper, client(number), content);
+        header.extensions.request = Some(number as u64);
+        let request = Request {
+            content,
+            chunk_log2: 20,
+            is_exact: false,
+            reliability: Reliability::Nack,
+            chunks,
+        };
+        let request = Transport::Request(request);
+        self.net.send(number, Chunk::of_transport(header, &request));
+        self.net.run(Duration::from_millis(200));
+    }
+
+    /// The source sends a chunk to a client; its bytes are changed if it lies.
+    fn serve(&mut self, to: usize, index: u32, lies: bool) {
+        let size = ChunkSize::from_code(14).expect("a size");
+        let proof = self.tree.proof(index.into(), size).expect("a proof");
+        let mut encoded = Vec::new();
+        proof.encode(&mut encoded);
+        let start = index as usize * CHUNK;
+        let mut payload = self.bytes[start..self.bytes.len().min(start + CHUNK)].to_vec();
+        payload[0] ^= u8::from(lies);
+        let service = ServiceId::CONTENT_RESPONSE.with(ServiceId::DELAY_TOLERANT);
+        let upper = UpperProtocol::Transport;
+        let mut header = NetworkHeader::new(service, upper, *SOURCE, client(to));
+        header.extensions.request = Some(to as u64);
+        let data = Data {
+            content: self.tree.root(),
+            index,
+            chunk_log2: 14,
+            content_len: self.bytes.len() as u64,
+            kind: ContentKind::File,
+            reliability: Reliability::Nack,
+            file_name: String::new(),
+            proof: encoded.into(),
+            payload: payload.into(),
+        };
+        let chunk = Chunk::of_transport(header, &Transport::Data(data));
+        self.net.send(1, chunk);
+        self.net.run(Duration::from_millis(200));
+    }
+
+    /// Returns what a client has got; the chunks carry the id of its request.
+    fn got(&self, number: usize) -> Vec<u32> {
+        let data = self
+            .net
+            .chunks(number)
+            .iter()
+            .filter(|it| it.data().is_some());
+        let of_request = |it: &&Chunk| it.header.extensions.request == Some(number as u64);
+        assert!(data.clone().all(|it| of_request(&it)));
+        self.net.received(number).keys().copied().collect()
+    }
+
+    /// Returns the chunks that the source was asked for, with the clients that asked.
+    fn asked(&self) -> Vec<(Guid, ChunkRanges)> {
+        let requests = self
+            .net
+            .chunks(1)
+            .iter()
+            .filter_map(|it| match it.transport() {
+                Ok(Transport::Request(request)) => Some((it.header.source, request.chunks)),
+                _ => None,
+            });
+        requests.collect()
+    }
+
+    fn counters(&self) -> &RouterCounters {
+        &self.net.router().effects.counters
+    }
+
+    fn cached(&self) -> u64 {
+        let copies = self.net.router().proxy.store().copies();
+        copies.bytes(Purpose::Cached)
+    }
+}
+
+fn all() -> ChunkRanges {
+    ChunkRanges::all()
+}
+
+#[test]
+fn a_second_client_gets_copies_and_the_source_is_asked_once() {
+    let mut scene = Scene::new(1 << 20);
+    scene.ask(2, all());
+    for index in (0..CHUNKS).rev() {
+        scene.serve(2, index, false);
+    }
+    scene.ask(3, all());
+    assert_eq!(scene.got(3), Vec::from_iter(0..CHUNKS));
+    assert_eq!(scene.got(2), Vec::from_iter(0..CHUNKS));
+    assert_eq!(scene.asked().len(), 1);
+    let payloads: Vec<Bytes> = scene.net.received(3).into_values().collect();
+    assert_eq!(payloads.concat(), scene.bytes);
+    let counters = scene.counters();
+    assert_eq!((counters.chunks_cached, counters.copies_sent), (6, 6));
+    // The copies count once, and nothing else is held when all is quiet.
+    scene.net.run(Duration::from_secs(20));
+    let memory = scene.net.router().memory();
+    assert_eq!(
+        (memory.copied_bytes, memory.total()),
+        (scene.cached(), scene.cached())
+    );
+    assert_eq!(scene.net.router().fetches.clients(), 0);
+}
+
+#[test]
+fn clients_that_ask_at_the_same_time_wait_for_what_the_first_one_fetches() {
+    let mut scene = Scene::new(1 << 20);
+    for number in 2..5 {
+        scene.ask(number, all());
+    }
+    assert_eq!(scene.asked().len(), 1);
+    for index in 0..CHUNKS {
+        scene.serve(2, index, false);
+        for number in 2..5 {
+            assert_eq!(scene.got(number).len(), index as usize + 1);
+        }
+    }
+    // A repeated request of one that waits does not leave, one of the client that fetches does.
+    assert_eq!(scene.asked().len(), 1);
+    assert_eq!(scene.net.router().fetches.clients(), 0);
+}
+
+#[test]
+fn a_request_goes_on_for_what_is_not_here() {
+    let mut scene = Scene::new(1 << 20);
+    scene.ask(2, ChunkRanges::from(0..1));
+    // 64 small chunks are one of those that were asked for.
+    scene.serve(2, 1, false);
+    scene.serve(2, 5, false);
+    scene.net.run(Duration::from_secs(5));
+    scene.ask(3, all());
+    assert_eq!(scene.got(3), [1, 5]);
+    let mut rest = ChunkRanges::from(0..5);
+    rest.remove_range(1..2);
+    assert_eq!(scene.asked()[1], (client(3), rest));
+}
+
+#[test]
+fn a_fetch_that_dies_is_continued_by_one_that_waits() {
+    let mut scene = Scene::new(1 << 20);
+    for number in 2..5 {
+        scene.ask(number, all());
+    }
+    scene.serve(2, 0, false);
+    assert_eq!(scene.got(4), [0]);
+    // Its link is down, or its source has gone.
+    scene.net.run(Duration::from_secs(4));
+    let asked = scene.asked();
+    assert_eq!((asked.len(), asked[1].0), (2, client(3)));
+    assert!(!asked[1].1.contains(0) && asked[1].1.contains(5));
+    for index in 1..CHUNKS {
+        scene.serve(3, index, false);
+    }
+    assert_eq!(scene.got(4), Vec::from_iter(0..CHUNKS));
+    assert_eq!(scene.got(3), Vec::from_iter(0..CHUNKS));
+}
+
+#[test]
+fn a_client_that_stops_leaves_the_fetch_to_another_one() {
+    let mut scene = Scene::new(1 << 20);
+    scene.ask(2, all());
+    scene.ask(3, all());
+    scene.ask(2, ChunkRanges::default());
+    scene.net.run(Duration::from_secs(1));
+    let asked = scene.asked();
+    assert_eq!(asked.last().map(|it| it.0), Some(client(3)));
+}
+
+#[test]
+fn false_chunks_are_not_copied_and_do_not_keep_a_fetch_alive() {
+    let mut scene = Scene::new(1 << 20);
+    scene.ask(2, all());
+    scene.ask(3, all());
+    for index in 0..CHUNKS {
+        scene.serve(2, index, true);
+    }
+    assert_eq!((scene.cached(), scene.got(3).len()), (0, 0));
+    assert_eq!(scene.counters().drops.get("unproven-copy"), Some(&6));
+    scene.net.run(Duration::from_secs(6));
+    assert_eq!(scene.asked().last().map(|it| it.0), Some(client(3)));
+}
+
+#[test]
+fn the_cache_keeps_what_was_asked_for_last_and_gives_way_to_stored_chunks() {
+    let mut scene = Scene::new(3 * (CHUNK as u64 + 3000));
+    scene.ask(2, all());
+    for index in 0..4 {
+        scene.serve(2, index, false);
+    }
+    assert!(scene.cached() > 2 * CHUNK as u64 && scene.cached() < 4 * CHUNK as u64);
+    scene.ask(3, all());
+    assert_eq!(scene.got(3), [1, 2, 3]);
+    let mut scene = Scene::new(1 << 20);
+    scene.net.with_router(|it, _| it.proxy.set_total(200_000));
+    scene.ask(2, all());
+    for index in 0..CHUNKS {
+        scene.serve(2, index, false);
+    }
+    assert!(scene.cached() > 5 * CHUNK as u64);
+    for index in 0..9 {
+        let absent = super::tests::data(ServiceId::UNICAST, name(77), index, 20_000);
+        scene.net.send(1, absent);
+    }
+    scene.net.run(Duration::from_secs(1));
+    let store = scene.net.router().proxy.store();
+    assert_eq!((store.len(), scene.cached()), (8, 0));
+}
+
+#[test]
+fn without_a_cache_nothing_is_copied() {
+    let mut scene = Scene::new(0);
+    scene.ask(2, all());
+    scene.serve(2, 0, false);
+    scene.ask(3, all());
+    assert_eq!((scene.asked().len(), scene.cached()), (2, 0));
+}

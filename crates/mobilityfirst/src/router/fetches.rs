@@ -1,0 +1,483 @@
+//! Who waits for chunks that others fetch through this router.
+//!
+//! A request for chunks that are on their way to another client through this router waits for them, in place
+//! of crossing the same links again: with the cache, what many hosts behind a thin link want crosses it
+//! once. If nothing of a content has come for a while, the first of those that wait asks for itself, and
+//! the others wait for what it brings.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use whimbrel_core::{Guid, PortId, Time};
+
+use super::store::copies::{Copies, CopyKey};
+use crate::chunk::Chunk;
+use crate::wire::{ChunkRanges, NetworkHeader, Request, Transport};
+
+/// Clients that fetch or wait, of all contents. One port has at most half of the places left.
+const MAX_CLIENTS: usize = 4096;
+/// Clients of one content of which it is known what they fetch.
+const MAX_LEADERS: usize = 8;
+/// Ranges of chunks that are remembered for one client.
+const MAX_REMEMBERED: usize = 1024;
+/// A fetch of which nothing has come for this long is dead, ...
+const PATIENCE: Duration = Duration::from_secs(3);
+/// ... or for this multiple of the time between its chunks, if that is longer, up to a limit.
+const INTERVALS: u32 = 4;
+const MAX_PATIENCE: Duration = Duration::from_secs(30);
+/// A client that has asked for nothing for this long, and takes nothing, has gone.
+const IDLE: Duration = Duration::from_secs(120);
+/// Interval at which fetches are checked while somebody waits, and while nobody does.
+const CHECK: Duration = Duration::from_millis(500);
+const CHECK_IDLE: Duration = Duration::from_secs(10);
+/// Clients without room that are looked at again when their port has some.
+const LOOKED_AT: usize = 8;
+
+/// A client that waits for copies, or takes them.
+#[derive(Debug)]
+struct Waiter {
+    from: PortId,
+    header: NetworkHeader,
+    request: Request,
+    // Copies that are here, and chunks that others fetch.
+    ready: ChunkRanges,
+    waiting: ChunkRanges,
+    last_use: Time,
+}
+
+/// A client that fetches, and the chunks that it has asked for.
+#[derive(Debug)]
+struct Leader {
+    from: PortId,
+    chunks: ChunkRanges,
+}
+
+/// The clients of one content.
+#[derive(Debug)]
+struct Fetch {
+    chunk_log2: u8,
+    leaders: BTreeMap<Guid, Leader>,
+    waiters: BTreeMap<Guid, Waiter>,
+    // When its last chunk came, or was asked for, and the smoothed time between two.
+    progress_at: Time,
+    interval: Duration,
+}
+
+/// A client and a content.
+type Turn = (Guid, Guid);
+
+/// All fetches.
+#[derive(Debug, Default)]
+pub(super) struct Fetches {
+    by_content: BTreeMap<Guid, Fetch>,
+    of_port: BTreeMap<PortId, usize>,
+    clients: usize,
+    // Clients that may take a copy now, and those whose port has no room, in turn.
+    turns: VecDeque<Turn>,
+    queued: BTreeSet<Turn>,
+    blocked: BTreeMap<(PortId, u64), Turn>,
+    next_number: u64,
+}
+
+/// The answer to a request of which a part is here or on its way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Answered {
+    /// Chunks that are sent from here.
+    pub(super) copies: u64,
+    /// Chunks that are waited for.
+    pub(super) awaited: u64,
+}
+
+impl Fetch {
+    fn patience(&self) -> Duration {
+        (self.interval * INTERVALS).clamp(PATIENCE, MAX_PATIENCE)
+    }
+
+    /// Returns what other clients than this one fetch.
+    fn under_way(&self, client: &Guid) -> ChunkRanges {
+        let mut chunks = ChunkRanges::default();
+        let others = self.leaders.iter().filter(|(who, _)| *who != client);
+        others.for_each(|(_, leader)| chunks.union(&leader.chunks));
+        chunks
+    }
+
+    /// Continues in smaller chunks, because the source does.
+    fn divide(&mut self, chunk_log2: u8) {
+        let parts = self.chunk_log2 - chunk_log2;
+        for leader in self.leaders.values_mut() {
+            leader.chunks = leader.chunks.divided(parts);
+        }
+        for waiter in self.waiters.values_mut() {
+            waiter.waiting = waiter.waiting.divided(parts);
+            waiter.waiting.union(&waiter.ready.divided(parts));
+            waiter.ready = ChunkRanges::default();
+        }
+        self.chunk_log2 = chunk_log2;
+    }
+}
+
+impl Waiter {
+    fn is_done(&self) -> bool {
+        self.ready.is_empty() && self.waiting.is_empty()
+    }
+}
+
+/// Keeps what a client has asked for within its bound: the latest counts.
+fn add(all: &mut ChunkRanges, more: &ChunkRanges) {
+    all.union(more);
+    if all.iter().count() > MAX_REMEMBERED {
+        *all = more.clone();
+    }
+}
+
+impl Fetches {
+    /// Returns the number of clients that fetch or wait.
+    pub(super) fn clients(&self) -> usize {
+        self.clients
+    }
+
+    /// Returns when to check them next.
+    pub(super) fn next_check(&self, now: Time) -> Option<Time> {
+        let is_awaited = self.by_content.values().any(|it| !it.waiters.is_empty());
+        let pause = if is_awaited { CHECK } else { CHECK_IDLE };
+        (self.clients > 0).then_some(now + pause)
+    }
+
+    fn may_add(&self, from: PortId) -> bool {
+        let of_port = self.of_port.get(&from).copied().unwrap_or_default();
+        of_port < MAX_CLIENTS.saturating_sub(self.clients) / 2
+    }
+
+    fn note_added(&mut self, from: PortId) {
+        *self.of_port.entry(from).or_default() += 1;
+        self.clients += 1;
+    }
+
+    fn note_removed(&mut self, from: PortId) {
+        self.clients -= 1;
+        if let Some(count) = self.of_port.get_mut(&from) {
+            *count -= 1;
+            if *count == 0 {
+                self.of_port.remove(&from);
+            }
+        }
+    }
+
+    /// Takes from a request the chunks that are here, which the client gets from here, and those that
+    /// another client fetches, for which it waits. What is left goes on: the client fetches it.
+    pub(super) fn subtract_from(
+        &mut self,
+        now: Time,
+        (from, header): (PortId, &NetworkHeader),
+        copies: &Copies,
+        request: &mut Request,
+    ) -> Answered {
+        let (content, client) = (request.content, header.source);
+        let known = copies.chunk_log2(&content);
+        let under_way = self.by_content.get(&content).map(|it| it.chunk_log2);
+        // Both have one size, for what is fetched becomes a copy.
+        let chunk_log2 = under_way.or(known).unwrap_or(request.chunk_log2);
+        let is_fitting = !request.is_exact && chunk_log2 <= request.chunk_log2;
+        let is_caching = copies.is_caching();
+        if !is_fitting || request.chunks.is_empty() || !is_caching && known.is_none() {
+            return Answered::default();
+        }
+        let mut asked = request.clone().in_chunks_of(chunk_log2);
+        let ready = match known == Some(chunk_log2) {
+            true => copies.among(&content, &client, &asked.chunks),
+            false => ChunkRanges::default(),
+        };
+        let mut rest = asked.chunks.clone();
+        rest.subtract(&ready);
+        if let Some(count) = copies.count_of(&content) {
+            rest.remove_range(count..u32::MAX);
+        }
+        let fetch = self.by_content.get(&content);
+        let live = fetch.filter(|it| now.since(it.progress_at) < it.patience());
+        let waiting = live.map_or(ChunkRanges::default(), |it| {
+            rest.intersection(&it.under_way(&client))
+        });
+        rest.subtract(&waiting);
+        let answered = Answered {
+            copies: ready.count(),
+            awaited: waiting.count(),
+        };
+        let is_part = !ready.is_empty() || !waiting.is_empty();
+        if !self.note(
+            now,
+            (from, header),
+            (&asked, chunk_log2),
+            [ready, waiting, rest.clone()],
+        ) || !is_part
+        {
+            return Answered::default();
+        }
+        asked.chunks = rest;
+        *request = asked;
+        answered
+    }
+
+    /// Notes what a client takes from here, waits for and fetches. Returns false if it is not served,
+    /// because of a bound.
+    fn note(
+        &mut self,
+        now: Time,
+        (from, header): (PortId, &NetworkHeader),
+        (request, chunk_log2): (&Request, u8),
+        [ready, waiting, rest]: [ChunkRanges; 3],
+    ) -> bool {
+        let client = header.source;
+        let turn = (client, request.content);
+        let may_add = self.may_add(from);
+        let fetch = self.by_content.get(&request.content);
+        let has_waiter = fetch.is_some_and(|it| it.waiters.contains_key(&client));
+        let is_leader = fetch.is_some_and(|it| it.leaders.contains_key(&client));
+        let is_part = !ready.is_empty() || !waiting.is_empty();
+        if is_part && !has_waiter && !may_add {
+            return false;
+        }
+        let room = fetch.is_none_or(|it| it.leaders.len() < MAX_LEADERS);
+        let leads = !rest.is_empty() && (is_leader || room && may_add);
+        if !is_part && !leads {
+            return true;
+        }
+        let fetch = self.by_content.entry(request.content);
+        let fetch = fetch.or_insert_with(|| Fetch {
+            chunk_log2,
+            leaders: BTreeMap::new(),
+            waiters: BTreeMap::new(),
+            progress_at: now,
+            interval: Duration::ZERO,
+        });
+        let mut added = 0;
+        if leads {
+            if fetch.leaders.is_empty() {
+                fetch.progress_at = now;
+            }
+            let leader = fetch.leaders.entry(client).or_insert_with(|| Leader {
+                from,
+                chunks: ChunkRanges::default(),
+            });
+            added += usize::from(!is_leader);
+            add(&mut leader.chunks, &rest);
+        }
+        let is_ready = !ready.is_empty();
+        if is_part {
+            let waiter = fetch.waiters.entry(client).or_insert_with(|| Waiter {
+                from,
+                header: header.clone(),
+                request: request.clone(),
+                ready: ChunkRanges::default(),
+                waiting: ChunkRanges::default(),
+                last_use: now,
+            });
+            added += usize::from(!has_waiter);
+            waiter.header = header.clone();
+            waiter.last_use = now;
+            add(&mut waiter.ready, &ready);
+            add(&mut waiter.waiting, &waiting);
+        }
+        (0..added).for_each(|_| self.note_added(from));
+        if is_ready {
+            self.queue(turn);
+        }
+        true
+    }
+
+    fn queue(&mut self, turn: Turn) {
+        if self.queued.insert(turn) {
+            self.turns.push_back(turn);
+        }
+    }
+
+    /// Returns true if a client fetches this chunk, so that it is worth a copy.
+    pub(super) fn wants(&self, content: &Guid, chunk_log2: u8, index: u32) -> bool {
+        let Some(fetch) = self.by_content.get(content) else {
+            return false;
+        };
+        let Some(parts) = fetch.chunk_log2.checked_sub(chunk_log2) else {
+            return false;
+        };
+        let index = index >> parts;
+        fetch.leaders.values().any(|it| it.chunks.contains(index))
+    }
+
+    /// A proven chunk has come, and is a copy now: those that wait for it may have it.
+    pub(super) fn note_copy(
+        &mut self,
+        now: Time,
+        (content, index): CopyKey,
+        chunk_log2: u8,
+        count: Option<u32>,
+    ) {
+        let Some(fetch) = self.by_content.get_mut(&content) else {
+            return;
+        };
+        if chunk_log2 < fetch.chunk_log2 {
+            fetch.divide(chunk_log2);
+        }
+        let gap = now.since(fetch.progress_at).min(MAX_PATIENCE);
+        fetch.interval = (fetch.interval * 3 + gap) / 4;
+        fetch.progress_at = now;
+        let here = index..index.saturating_add(1);
+        let mut served = Vec::new();
+        for (client, waiter) in &mut fetch.waiters {
+            if waiter.waiting.contains(index) {
+                waiter.waiting.remove_range(here.clone());
+                waiter.ready.insert(index);
+                served.push((*client, content));
+            }
+        }
+        for leader in fetch.leaders.values_mut() {
+            leader.chunks.remove_range(here.clone());
+            if let Some(count) = count {
+                leader.chunks.remove_range(count..u32::MAX);
+            }
+        }
+        if let Some(count) = count {
+            for waiter in fetch.waiters.values_mut() {
+                waiter.waiting.remove_range(count..u32::MAX);
+            }
+        }
+        served.into_iter().for_each(|turn| self.queue(turn));
+        self.forget_done(&content);
+    }
+
+    /// Forgets clients that fetch and wait for nothing.
+    fn forget_done(&mut self, content: &Guid) {
+        let Some(fetch) = self.by_content.get_mut(content) else {
+            return;
+        };
+        let leaders = (fetch.leaders).extract_if(.., |_, it| it.chunks.is_empty());
+        let mut gone: Vec<PortId> = leaders.map(|(_, it)| it.from).collect();
+        let waiters = (fetch.waiters).extract_if(.., |_, it| it.is_done());
+        gone.extend(waiters.map(|(_, it)| it.from));
+        if fetch.leaders.is_empty() && fetch.waiters.is_empty() {
+            self.by_content.remove(content);
+        }
+        gone.into_iter().for_each(|from| self.note_removed(from));
+    }
+
+    /// A client wants a content no more: those that wait for what it fetches ask for themselves.
+    pub(super) fn stop(&mut self, client: &Guid, content: &Guid) {
+        if let Some(fetch) = self.by_content.get_mut(content) {
+            if let Some(leader) = fetch.leaders.get_mut(client) {
+                leader.chunks = ChunkRanges::default();
+            }
+            if let Some(waiter) = fetch.waiters.get_mut(client) {
+                (waiter.ready, waiter.waiting) = Default::default();
+            }
+            self.forget_done(content);
+        }
+    }
+
+    /// Ports have room: clients behind them have another turn.
+    pub(super) fn note_gained(&mut self, ports: &BTreeSet<PortId>) {
+        for port in ports {
+            let of_port = self.blocked.range((*port, 0)..=(*port, u64::MAX));
+            let keys: Vec<_> = of_port.take(LOOKED_AT).map(|(key, _)| *key).collect();
+            for key in keys {
+                if let Some(turn) = self.blocked.remove(&key) {
+                    self.queue(turn);
+                }
+            }
+        }
+    }
+
+    /// Returns the next client that may take a copy, the header of its request and the chunk's index.
+    pub(super) fn next(&mut self) -> Option<(Turn, NetworkHeader, u32)> {
+        while let Some(turn) = self.turns.pop_front() {
+            self.queued.remove(&turn);
+            let fetch = self.by_content.get(&turn.1);
+            let waiter = fetch.and_then(|it| it.waiters.get(&turn.0));
+            if let Some(waiter) = waiter
+                && let Some(index) = waiter.ready.first()
+            {
+                return Some((turn, waiter.header.clone(), index));
+            }
+        }
+        None
+    }
+
+    /// The next hop of a client has no room: it has its next turn when that has some.
+    pub(super) fn note_blocked(&mut self, turn: Turn, port: PortId) {
+        self.next_number += 1;
+        self.blocked.insert((port, self.next_number), turn);
+    }
+
+    /// A client has got a chunk, or its copy has gone: then it waits for another one.
+    pub(super) fn note_sent(&mut self, now: Time, (client, content): Turn, index: u32, had: bool) {
+        let fetch = self.by_content.get_mut(&content);
+        if let Some(waiter) = fetch.and_then(|it| it.waiters.get_mut(&client)) {
+            waiter.ready.remove_range(index..index.saturating_add(1));
+            waiter.last_use = now;
+            if !had {
+                waiter.waiting.insert(index);
+            }
+            if !waiter.ready.is_empty() {
+                self.queue((client, content));
+            }
+        }
+        self.forget_done(&content);
+    }
+
+    /// Returns the requests of clients that wait for what nobody fetches any more.
+    pub(super) fn due(&mut self, now: Time) -> Vec<(PortId, Chunk)> {
+        let mut requests = Vec::new();
+        let contents: Vec<Guid> = self.by_content.keys().copied().collect();
+        for content in contents {
+            let Some(fetch) = self.by_content.get_mut(&content) else {
+                continue;
+            };
+            if now.since(fetch.progress_at) >= fetch.patience() {
+                for leader in fetch.leaders.values_mut() {
+                    leader.chunks = ChunkRanges::default();
+                }
+                fetch.progress_at = now;
+            }
+            for waiter in fetch.waiters.values_mut() {
+                if now.since(waiter.last_use) >= IDLE {
+                    (waiter.ready, waiter.waiting) = Default::default();
+                }
+            }
+            let mut added = Vec::new();
+            for client in fetch.waiters.keys().copied().collect::<Vec<_>>() {
+                let under_way = fetch.under_way(&Guid::NONE);
+                let Some(waiter) = fetch.waiters.get_mut(&client) else {
+                    continue;
+                };
+                let mut rest = waiter.waiting.clone();
+                rest.subtract(&under_way);
+                if rest.is_empty() {
+                    continue;
+                }
+                waiter.waiting.subtract(&rest);
+                let request = Request {
+                    chunk_log2: fetch.chunk_log2,
+                    chunks: rest.clone(),
+                    ..waiter.request.clone()
+                };
+                let header = waiter.header.clone();
+                let from = waiter.from;
+                let again = Chunk::of_transport(header, &Transport::Request(request));
+                requests.push((from, again));
+                let leader = fetch.leaders.entry(client);
+                let mut is_new = false;
+                let leader = leader.or_insert_with(|| {
+                    is_new = true;
+                    Leader {
+                        from,
+                        chunks: ChunkRanges::default(),
+                    }
+                });
+                add(&mut leader.chunks, &rest);
+                if is_new {
+                    added.push(from);
+                }
+            }
+            added.into_iter().for_each(|from| self.note_added(from));
+            self.forget_done(&content);
+        }
+        requests
+    }
+}

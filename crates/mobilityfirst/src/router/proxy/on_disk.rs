@@ -1,0 +1,230 @@
+//! Stored chunks and the disk: written when they are stored, read before they are sent.
+
+use core::time::Duration;
+
+use whimbrel_core::{Disk, DiskEvent, DiskKey, DiskStatus};
+
+use super::*;
+use crate::router::shelf;
+use crate::router::store::Restored;
+
+/// Chunks of a destination that are read before it is their turn.
+const READ_AHEAD: usize = 4;
+/// Pause before a disk that could not read is asked again.
+const READ_AGAIN: Duration = Duration::from_secs(1);
+
+impl Proxy {
+    /// Uses a disk, and takes up what is on it: its destinations are looked up like those of chunks that
+    /// were just stored. What does not fit any longer is dropped.
+    pub(in crate::router) fn attach_disk(
+        &mut self,
+        now: Time,
+        disk: Box<dyn Disk>,
+        effects: &mut Effects,
+    ) {
+        let now_ms = self.wall.unix_millis(now);
+        for found in self.shelf.attach(disk) {
+            let left = Duration::from_millis(found.expires_ms.saturating_sub(now_ms));
+            if left.is_zero() {
+                effects.drop(DropReason::Lifetime.label());
+                continue;
+            }
+            let destination = found.chunk.header.destination;
+            let on_disk = Restored {
+                copy: found.copy,
+                size: found.size,
+                lifetime: left,
+            };
+            match self.store.restore(now, found.chunk, on_disk) {
+                Some(_) => {
+                    effects.counters.chunks_restored += 1;
+                    self.wait_for(now, destination, effects);
+                }
+                None => effects.drop("not-restored"),
+            }
+        }
+        for destination in self.waiting.clone() {
+            effects.push(Action::SetEarlier(Timer::Storage(destination), now));
+        }
+    }
+
+    pub(in crate::router) fn set_wall_clock(&mut self, wall: WallClock) {
+        self.wall = wall;
+    }
+
+    /// Writes a chunk that was just stored, if the disk takes it. Where the disk is full, the port with
+    /// the most bytes there loses first.
+    pub(super) fn write(&mut self, now: Time, id: StoreId, effects: &mut Effects) {
+        if !self.shelf.is_there() {
+            return;
+        }
+        if let Some(key) = self.store.disk_key_of(id) {
+            // It returns to the storage, and its copy is there.
+            return self.note_written(key, effects);
+        }
+        let owner = self.store.owner(id);
+        let Some(chunk) = self.store.chunk_of(id) else {
+            return;
+        };
+        let label = shelf::label_of(&chunk);
+        let size = shelf::size_of(&chunk, &label);
+        if !self.shelf.takes(&label) {
+            return;
+        }
+        while self.shelf.is_short_of(size) {
+            match self.store.evict_from_disk(owner, size) {
+                Some((id, evicted)) => self.note_evicted(id, &evicted, effects),
+                None => return,
+            }
+        }
+        let lifetime = self.store.lifetime_of(&chunk.header);
+        let expires_ms = self.wall.unix_millis(now + lifetime);
+        if let Some(copy) = self.shelf.write(chunk, label, expires_ms) {
+            self.store.set_disk_copy(id, copy);
+        }
+    }
+
+    /// Handles what the disk has done. Returns true if there was anything.
+    pub(in crate::router) fn settle_disk(&mut self, now: Time, effects: &mut Effects) -> bool {
+        if !self.shelf.is_there() {
+            return false;
+        }
+        let mut any = false;
+        while let Some(event) = self.shelf.poll() {
+            any = true;
+            self.handle_disk(now, event, effects);
+            self.read_unread();
+        }
+        self.read_to_forward(now);
+        any
+    }
+
+    fn handle_disk(&mut self, now: Time, event: DiskEvent, effects: &mut Effects) {
+        match event {
+            DiskEvent::Written(key) => self.note_written(key, effects),
+            DiskEvent::Refused(key) => {
+                self.store.forget_disk_copy(key);
+            }
+            DiskEvent::Read(key, bytes) => match Chunk::decode(&bytes) {
+                Ok(chunk) => self.note_read(key, chunk, effects),
+                Err(_) => self.note_lost(key, effects),
+            },
+            DiskEvent::Lost(key) => self.note_lost(key, effects),
+            DiskEvent::Unreadable(_) => {
+                self.reads_again = now + READ_AGAIN;
+                effects.push(Action::SetEarlier(Timer::Disk, self.reads_again));
+            }
+        }
+    }
+
+    /// A chunk survives the end of the process: "a transport layer message, either Store or Drop, is
+    /// transmitted back to the original source" [MFTP §3.3].
+    fn note_written(&mut self, key: DiskKey, effects: &mut Effects) {
+        let written = self.store.note_written(key);
+        let Some(chunk) = written.and_then(|id| self.store.chunk_of(id)) else {
+            return;
+        };
+        if let Some((key, index)) = notice_key(&chunk, What::Stored) {
+            self.notices.note(key, index, effects);
+        }
+    }
+
+    fn note_read(&mut self, key: DiskKey, chunk: Chunk, effects: &mut Effects) {
+        let Some(id) = self.store.of_disk_key(key) else {
+            return;
+        };
+        let destination = chunk.header.destination;
+        self.store.page_in(id, chunk.message);
+        if self.to_forward.remove(&id) {
+            if let Some(outgoing) = self.take_to_send(id) {
+                effects.push(Action::Forward(outgoing));
+                effects.push(Action::StopIfNoneWaits(destination));
+            }
+        } else if self.open.contains_key(&destination) {
+            self.opened.insert(destination);
+        }
+    }
+
+    fn note_lost(&mut self, key: DiskKey, effects: &mut Effects) {
+        let Some(id) = self.store.of_disk_key(key) else {
+            return;
+        };
+        self.to_forward.remove(&id);
+        let Some(chunk) = self.store.chunk_of(id) else {
+            return;
+        };
+        self.discard(id);
+        effects.counters.chunks_damaged += 1;
+        let flow = chunk.flow();
+        self.note_evicted(id, &chunk, effects);
+        self.go_on(&flow, effects);
+        effects.push(Action::StopIfNoneWaits(flow.destination));
+        if self.open.contains_key(&flow.destination) {
+            self.opened.insert(flow.destination);
+        }
+    }
+
+    /// Has the next chunks for a destination read from the disk.
+    pub(super) fn read_ahead(&mut self, now: Time, destination: &Guid) {
+        if !self.shelf.is_there() || now < self.reads_again {
+            return;
+        }
+        for id in self.store.first_for(destination, READ_AHEAD) {
+            if !self.read(id) {
+                self.unread.insert(*destination);
+                return;
+            }
+        }
+    }
+
+    /// Has a chunk read that is on the disk only. Returns false if it must wait: too many are being read,
+    /// or memory is short.
+    fn read(&mut self, id: StoreId) -> bool {
+        let stored = self.store.get(id).filter(|it| !it.is_in_memory);
+        let (Some(size), Some(key)) = (stored.map(|it| it.size as u64), self.store.disk_key_of(id))
+        else {
+            return true;
+        };
+        if self.shelf.is_reading(key) {
+            return true;
+        }
+        let more = size + self.shelf.reading_bytes();
+        let open = &self.open;
+        let is_open = |destination: &Guid| open.contains_key(destination);
+        let may = self.shelf.can_read() && self.store.make_room_to_read(id, more, is_open);
+        if may {
+            self.shelf.read(key, size);
+        }
+        may
+    }
+
+    /// Memory is free again: chunks that wait for it are read.
+    pub(in crate::router) fn read_unread(&mut self) {
+        self.opened.append(&mut self.unread);
+    }
+
+    /// Has chunks read that are to be forwarded.
+    fn read_to_forward(&mut self, now: Time) {
+        if now < self.reads_again {
+            return;
+        }
+        let next: Vec<StoreId> = self.to_forward.iter().take(READ_AHEAD).copied().collect();
+        for id in next {
+            if self.store.get(id).is_none() {
+                self.to_forward.remove(&id);
+            } else {
+                self.read(id);
+            }
+        }
+    }
+
+    /// A disk that could not read is asked again.
+    pub(in crate::router) fn read_again(&mut self) {
+        self.opened.extend(self.open.keys().copied());
+    }
+
+    /// Returns the disk's state, if there is one.
+    pub(in crate::router) fn disk_status(&self) -> Option<DiskStatus> {
+        self.shelf.status()
+    }
+}
