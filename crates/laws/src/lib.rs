@@ -39,6 +39,7 @@ const EVERYTHING: &[&str] = &[
     "keychain",
     "gnrs",
     "gnrs-cluster",
+    "routing",
     "spoken",
     "sim",
     "io",
@@ -76,10 +77,11 @@ pub const LAYERS: &[Layer] = &[
     layer("keychain", &["core", "ndn-packet"], &[]),
     layer("gnrs", &["core"], &["sim"]),
     layer("gnrs-cluster", &["core", "gnrs"], &[]),
+    layer("routing", &["core"], &[]),
     layer("spoken", &["core"], &[]),
     layer(
         "mobilityfirst",
-        &["core", "link", "gnrs", "content"],
+        &["core", "link", "gnrs", "content", "routing"],
         &["sim"],
     ),
     layer(
@@ -163,6 +165,7 @@ pub const PROTOCOLS: &[&str] = &[
     "transport",
     "tcp-proxy",
     "gnrs",
+    "routing",
     "spoken",
     "mobilityfirst",
     "sim",
