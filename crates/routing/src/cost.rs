@@ -195,11 +195,6 @@ impl LinkCost {
         }
     }
 
-    /// Returns the share of time that the link is up, 0 to 1.
-    pub(crate) fn share(&self) -> f64 {
-        self.share
-    }
-
     /// Returns false for a link that has been down for hours.
     pub(crate) fn is_remembered(&self, now: Time) -> bool {
         now.since(self.failed_at) < MEMORY || self.share >= LEAST_SHARE
@@ -298,7 +293,7 @@ mod tests {
             now = now + Duration::from_secs(1);
             link.note_time(now, step % 10 < 5);
         }
-        assert!((0.45..0.55).contains(&link.share()), "{}", link.share());
+        assert!((0.45..0.55).contains(&link.share), "{}", link.share);
         let usual = link.usual();
         assert!(usual > Cost(cost.0 * 3 / 2) && usual < Cost(cost.0 * 5 / 2));
     }

@@ -204,6 +204,7 @@ impl Router {
             Ok(Control::Pace(pace)) => self.links.note_pace(now, from, &pace),
             Ok(Control::Ask { guid }) => self.handle_ask(from, guid),
             Ok(Control::Vouch { record }) => self.handle_vouch(now, from, record),
+            Ok(Control::Routing(message)) => self.handle_routing(now, from, message),
             // From a neighbouring router: only hosts attach.
             Ok(Control::Challenge { .. } | Control::Outcome { .. }) => {}
             Ok(Control::Left { record }) => self.handle_left(now, from, record),

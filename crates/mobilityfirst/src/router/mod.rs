@@ -22,7 +22,7 @@
 //! | `Names` | the resolver, the router's own records, chunks that wait for an answer |
 //! | `Sources` | whom inbound peers may speak for |
 //! | `Holders` | which addresses of a host's record count |
-//! | `Routes` | static routes and the default route |
+//! | `Routes` | static routes, learned ways and the default route |
 //! | `Proxy` | the storage, open destinations, copies of chunks in an unresponsive neighbour's hop, notices |
 //! | `Said` | the bound of the messages that the router originates |
 //! | [`Observer`] | sees content in transit |
@@ -42,6 +42,7 @@ mod hearsay;
 mod holders;
 #[cfg(test)]
 mod hostile;
+mod learning;
 mod names;
 mod notices;
 mod parting;
@@ -89,6 +90,7 @@ use routes::Routes;
 use said::{MAX_SAID, Said};
 use sources::Sources;
 pub use status::{RouterCounters, RouterMemory, RouterStatus, WaitReason, WaitingStatus};
+pub use learning::RoutingStatus;
 pub use transit::{Observer, Passing, Verdict};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -113,6 +115,8 @@ enum Timer {
     Followed,
     /// The pass over destinations of stored chunks goes on.
     Review,
+    /// Ways are computed, or neighbours told.
+    Routing,
 }
 
 /// A MobilityFirst router as a state machine: its parts, and their connection.
@@ -128,6 +132,8 @@ pub struct Router {
     sources: Sources,
     holders: Holders,
     routes: Routes,
+    // The runs of routers that ways are learned from.
+    runs: BTreeMap<Guid, u64>,
     divisions: Divisions,
     proxy: Proxy,
     said: Said,
@@ -174,6 +180,7 @@ impl Router {
             sources: Sources::new(&config, &mut rng),
             holders: Holders::new(&mut rng),
             routes: Routes::new(config.guid, config.routes.clone(), config.default_route),
+            runs: BTreeMap::new(),
             divisions: Divisions::new(config.split.scheduler, rng.next_word()),
             proxy,
             said,
@@ -311,6 +318,9 @@ impl Router {
     }
 
     fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
+        if event.changes_neighbours() {
+            self.note_routing_neighbours(now);
+        }
         match event {
             LinkEvent::Up {
                 port, neighbour, ..
@@ -458,6 +468,7 @@ impl Router {
                 }
             }
             Timer::Review => self.go_on_with_review(now),
+            Timer::Routing => self.handle_routing_due(now),
             Timer::Lifetime => self.proxy.drop_expired(now, &mut self.effects),
             Timer::Holds => {
                 let due = self.links.neighbours.take_due_renewals(now);
@@ -642,6 +653,7 @@ impl Machine for Router {
                     Timer::RegisterAgain => "records to register again",
                     Timer::Followed => "an idle destination",
                     Timer::Review => "destinations that are left to be looked at",
+                    Timer::Routing => "routing",
                 },
             )
         });

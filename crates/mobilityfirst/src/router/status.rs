@@ -8,7 +8,7 @@ use whimbrel_core::{Guid, LookUpFailure, Time};
 use whimbrel_gnrs::NameServerStatus;
 use whimbrel_link::hop::ReceptionCounters;
 
-use super::Router;
+use super::{Router, RoutingStatus};
 use crate::chunk::Chunk;
 use crate::links::{CallersTotal, DividedStatus, LinkStatus, UnresolvedStatus};
 use crate::next_hops::Branch;
@@ -123,6 +123,9 @@ pub struct RouterStatus {
     /// The flows that this router divides.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub divided: Vec<DividedStatus>,
+    /// What it has learned of other routers; none if its routes are static.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub routing: Option<RoutingStatus>,
     /// Counters since the start.
     pub counters: RouterCounters,
 }
@@ -244,6 +247,7 @@ impl Router {
             reception: self.links.reception(),
             unresolved: self.links.neighbours.unresolved(now),
             divided: self.links.division.status(&self.links.neighbours, now),
+            routing: self.routing_status(now),
             counters,
         }
     }

@@ -12,7 +12,7 @@ use whimbrel_mobilityfirst::router::{NextHop, ProxyPolicy, Route};
 use whimbrel_mobilityfirst::split::SplitConfig;
 
 use super::{
-    HopSection, HostSection, LinkSection, NameStorePlan, NdnPlan, RouterSection, StorageSection,
+    HopSection, HostSection, LinkSection, NameStorePlan, NdnPlan, RouterSection, RoutingName, StorageSection,
 };
 
 /// A node that can be started.
@@ -54,6 +54,8 @@ pub struct MobilityFirstPlan {
     pub default_route: Option<NextHop>,
     /// Routers that are believed when they connect.
     pub neighbours: Vec<Guid>,
+    /// How ways are found.
+    pub routing: RoutingName,
     /// Storage.
     pub storage: ChunkLimits,
     /// The policy of retrying stored chunks.
@@ -142,6 +144,7 @@ impl MobilityFirstPlan {
             routes: Vec::new(),
             default_route: None,
             neighbours: section.neighbours.clone(),
+            routing: section.routing,
             storage: storage.limits(),
             proxy: storage.policy(),
             split: section.scheduler.split(),

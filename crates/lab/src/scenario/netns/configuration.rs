@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU16;
 
 use whimbrel_core::units::ByteSize;
-use whimbrel_node::config::{
+use whimbrel_node::config::{RoutingName, 
     Bind, Config, GNRS_PORT, LinkSection, NDN_PORT, NdnFaceSection, NdnRouteSection, Reliability,
     Remote, RouteSection, Via,
 };
@@ -139,6 +139,11 @@ impl Daemons<'_> {
                 .router
                 .name_servers
                 .push(self.remote(address, GNRS_PORT)?);
+        }
+        if config.router.routing == RoutingName::Learned {
+            let peers = network.at(node).filter_map(|(_, peer)| self.guids.get(&peer));
+            config.router.neighbours.extend(peers.copied());
+            return Ok(config);
         }
         for (other, guid) in self.guids.iter().filter(|(other, _)| **other != node) {
             let hops = self.plan.routes.towards(network, *other, Role::Router);
