@@ -87,8 +87,8 @@ fn unhex(text: &str) -> Vec<u8> {
 /// `WHIMBREL_WRITE_VECTORS=1` writes the file anew.
 #[test]
 fn messages_are_what_the_file_says() {
-    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../../docs/protocols/vectors/routing.txt");
+    let file =
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/protocols/vectors/routing.txt");
     let line = |(name, _, message): &(&str, &str, Message)| {
         let mut bytes = Vec::new();
         message.encode(&mut bytes);

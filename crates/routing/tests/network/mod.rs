@@ -62,6 +62,8 @@ pub(crate) struct World {
     pub(crate) lost: u64,
     pub(crate) octets: u64,
     pub(crate) checks: u64,
+    /// Look for loops after each change.
+    pub(crate) watches: bool,
 }
 
 fn keys(router: usize) -> KeyPair {
@@ -102,6 +104,7 @@ impl World {
             lost: 0,
             octets: 0,
             checks: 0,
+            watches: true,
         };
         for ends in world.pairs() {
             world.restore(ends);
@@ -369,6 +372,9 @@ impl World {
     }
 
     fn check_loops(&mut self) {
+        if !self.watches {
+            return;
+        }
         self.checks += 1;
         for destination in 0..self.routers.len() {
             // 0: not seen, 1: on the way, 2: done.
@@ -399,16 +405,37 @@ impl World {
     fn distances_to(&self, destination: usize) -> Vec<Cost> {
         let mut costs = vec![Cost::NEVER; self.routers.len()];
         costs[destination] = Cost::ZERO;
-        for _ in 0..self.routers.len() {
-            for (ends, wire) in self.wires.iter().filter(|(_, wire)| wire.works) {
-                let _ = wire;
-                for (end, other) in [(ends.0, ends.1), (ends.1, ends.0)] {
-                    let further = self.cost(end, other).plus(costs[other]);
-                    costs[end] = costs[end].min(further);
-                }
+        let works: Vec<Pair> = self
+            .wires
+            .iter()
+            .filter(|it| it.1.works)
+            .map(|it| *it.0)
+            .collect();
+        loop {
+            let mut is_better = false;
+            for (end, other) in works.iter().flat_map(|it| [(it.0, it.1), (it.1, it.0)]) {
+                let further = self.cost(end, other).plus(costs[other]);
+                is_better |= further < costs[end];
+                costs[end] = costs[end].min(further);
+            }
+            if !is_better {
+                return costs;
             }
         }
-        costs
+    }
+
+    /// Returns the pairs of routers, and those of them without any way although there is one.
+    pub(crate) fn blackouts(&self) -> (usize, usize) {
+        let (mut pairs, mut without) = (0, 0);
+        for destination in 0..self.routers.len() {
+            let wanted = self.distances_to(destination);
+            let there = wanted.iter().enumerate().filter(|(_, it)| it.is_finite());
+            for (router, _) in there.filter(|(router, _)| *router != destination) {
+                pairs += 1;
+                without += usize::from(self.next_hops(router, destination).is_empty());
+            }
+        }
+        (pairs, without)
     }
 
     /// Returns what is wrong: pairs without the best way, or with a way that leads nowhere.
