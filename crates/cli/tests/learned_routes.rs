@@ -48,7 +48,10 @@ impl Ring {
         let mut serve = whimbrel();
         let listen = format!("127.0.0.1:{}", self.gnrs);
         serve.args(["gnrs", "serve", "--json", "--listen", &listen, "--store"]);
-        serve.arg(self.path("names")).arg("--socket").arg(self.path("gnrs.sock"));
+        serve
+            .arg(self.path("names"))
+            .arg("--socket")
+            .arg(self.path("gnrs.sock"));
         let running = Running::start(&mut serve);
         running.await_json(|line| line.get("links").is_some());
         running
@@ -72,9 +75,12 @@ impl Ring {
         }
         fs::write(&config, text).unwrap();
         let mut run = whimbrel();
-        run.args(["router", "run", "--json", "--config"]).arg(config);
-        run.arg("--key").arg(self.path(&format!("router-{router}.pem")));
-        run.arg("--socket").arg(self.path(&format!("router-{router}.sock")));
+        run.args(["router", "run", "--json", "--config"])
+            .arg(config);
+        run.arg("--key")
+            .arg(self.path(&format!("router-{router}.pem")));
+        run.arg("--socket")
+            .arg(self.path(&format!("router-{router}.sock")));
         let running = Running::start(&mut run);
         running.await_json(|line| line.get("guid").is_some());
         running
@@ -94,8 +100,7 @@ impl Ring {
     fn routes(&self, router: usize) -> Value {
         let mut routes = whimbrel();
         routes.args(["router", "routes", "--json", "--socket"]);
-        let (code, out, err) =
-            finished(routes.arg(self.path(&format!("router-{router}.sock"))));
+        let (code, out, err) = finished(routes.arg(self.path(&format!("router-{router}.sock"))));
         assert_eq!(code, 0, "{err}");
         serde_json::from_str(&out).unwrap()
     }
@@ -107,7 +112,9 @@ impl Ring {
         let router = routers.iter().find(|it| it["router"] == *self.names[to])?;
         let ways = router["ways"].as_array().unwrap();
         let best = ways.iter().find(|way| way["why"] == "best")?;
-        self.names.iter().position(|name| best["neighbour"] == **name)
+        self.names
+            .iter()
+            .position(|name| best["neighbour"] == **name)
     }
 
     fn await_next_hop(&self, from: usize, to: usize, next: usize) {
@@ -138,10 +145,23 @@ fn a_transfer_finds_the_other_way_around_a_ring_when_a_router_dies() {
     serve.await_json(|line| line["event"] == "announced" && line["outcome"] == "Registered");
 
     let mut get = whimbrel();
-    get.args(["get", &name_of(&film), "--json", "--timeout", "100 s", "--socket"]);
-    get.arg(ring.path("client.sock")).arg("-o").arg(ring.path("arrived"));
+    get.args([
+        "get",
+        &name_of(&film),
+        "--json",
+        "--timeout",
+        "100 s",
+        "--socket",
+    ]);
+    get.arg(ring.path("client.sock"))
+        .arg("-o")
+        .arg(ring.path("arrived"));
     let mut get = Running::start(&mut get);
-    get.await_json(|line| line["progress"]["bytes"].as_u64().is_some_and(|it| it > 2_000_000));
+    get.await_json(|line| {
+        line["progress"]["bytes"]
+            .as_u64()
+            .is_some_and(|it| it > 2_000_000)
+    });
     routers[1].kill();
     ring.await_next_hop(0, 2, 4);
     assert_eq!(get.exit_code(), 0);
@@ -160,5 +180,8 @@ fn a_transfer_finds_the_other_way_around_a_ring_when_a_router_dies() {
     table.args(["router", "routes", "--socket"]);
     let (code, text, err) = finished(table.arg(ring.path("router-0.sock")));
     assert_eq!(code, 0, "{err}");
-    assert!(text.contains("best") && text.contains(&ring.names[2]), "{text}");
+    assert!(
+        text.contains("best") && text.contains(&ring.names[2]),
+        "{text}"
+    );
 }

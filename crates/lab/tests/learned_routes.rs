@@ -18,9 +18,8 @@ fn ring() -> String {
     let mut text = String::from("limit = \"5 min\"\nseed = 3\n[nodes]\n");
     let routers = ["a", "b", "c", "d", "e"];
     for router in routers {
-        text += &format!(
-            "{router} = {{ role = \"router\", router = {{ routing = \"learned\" }} }}\n"
-        );
+        text +=
+            &format!("{router} = {{ role = \"router\", router = {{ routing = \"learned\" }} }}\n");
     }
     text += "server = \"host\"\nclient = \"host\"\nnames = \"name-server\"\n[links]\n";
     for (at, router) in routers.iter().enumerate() {

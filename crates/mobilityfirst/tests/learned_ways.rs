@@ -46,7 +46,7 @@ fn router(number: usize, life: &Life, believed: &[usize]) -> AnyMachine<HostEven
         ..router_config(name_of(number), hop)
     };
     let mut router = Router::new(config, life.rng());
-    router.learn_ways(keys);
+    router.learn_ways(keys, Duration::ZERO);
     believed.iter().for_each(|it| router.believe(name_of(*it)));
     AnyMachine::new(router, |never| match never {})
 }
@@ -81,7 +81,12 @@ struct World {
 
 impl World {
     /// `strangers` are pairs of a router and one that its configuration does not name.
-    fn new(routers: usize, wires: &[Wire], client_at: usize, strangers: &[(usize, usize)]) -> World {
+    fn new(
+        routers: usize,
+        wires: &[Wire],
+        client_at: usize,
+        strangers: &[(usize, usize)],
+    ) -> World {
         let mut net = Net::new(7);
         let fast = DuplexLink::symmetric(LinkSpec::new(1_000_000_000, Duration::from_micros(50)));
         for number in 0..routers {
@@ -132,7 +137,8 @@ impl World {
     }
 
     fn with_router<R>(&mut self, number: usize, call: impl FnOnce(&mut Router, Time) -> R) -> R {
-        self.net.with(number, |machine, now| call(machine.get_mut().unwrap(), now))
+        self.net
+            .with(number, |machine, now| call(machine.get_mut().unwrap(), now))
     }
 
     fn cost(&mut self, from: usize, to: usize) -> Option<Duration> {
@@ -152,7 +158,11 @@ impl World {
         while self.step(end) {}
     }
 
-    fn run_until(&mut self, limit: Duration, done: impl Fn(&mut World) -> bool) -> Option<Duration> {
+    fn run_until(
+        &mut self,
+        limit: Duration,
+        done: impl Fn(&mut World) -> bool,
+    ) -> Option<Duration> {
         let start = self.net.now();
         while !done(self) {
             if !self.step(start + limit) {
@@ -235,7 +245,9 @@ fn a_transfer_finds_the_other_way_around_a_ring_when_a_link_fails() {
     let status = world.with_router(0, |router, now| router.status(now));
     println!("{}", serde_json::to_string_pretty(&status.routing).unwrap());
     world.begin();
-    world.run_until(Duration::from_secs(10), |it| it.received > 2_000_000).unwrap();
+    world
+        .run_until(Duration::from_secs(10), |it| it.received > 2_000_000)
+        .unwrap();
     for to in 1..5 {
         println!("0 to {to}: {:?}", world.cost(0, to));
     }

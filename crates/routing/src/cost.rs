@@ -87,6 +87,9 @@ pub(crate) struct LinkCost {
     counted: (u64, u64),
     announced: Cost,
     announced_at: Time,
+    // The mean of what was announced while the link was up, of measured rates.
+    mean: Option<f64>,
+    is_measured: bool,
     // Samples in a row that differ from what is announced.
     differing: u32,
     failures: u32,
@@ -108,6 +111,8 @@ impl LinkCost {
             counted: (0, 0),
             announced: cost,
             announced_at: now,
+            mean: None,
+            is_measured: false,
             differing: 0,
             failures: 0,
             failed_at: now,
@@ -157,6 +162,7 @@ impl LinkCost {
             let weight = (all as f64 / 100.0).min(1.0) / f64::from(SMOOTHING);
             self.loss += (lost - self.loss) * weight;
         }
+        self.is_measured = state.delivery_rate.is_some();
         state.loss = Some(state.loss.unwrap_or(self.loss));
         let raw = f64::from(Cost::of_link(&state).0);
         let smoothed = match self.smoothed {
@@ -191,7 +197,13 @@ impl LinkCost {
         let memory = now.since(self.since).min(MEMORY).as_secs_f64();
         if memory > 0.0 {
             let up = if is_up { 1.0 } else { 0.0 };
-            self.share += (up - self.share) * (past / memory).min(1.0);
+            let weight = (past / memory).min(1.0);
+            self.share += (up - self.share) * weight;
+            if is_up && self.is_measured {
+                let announced = f64::from(self.announced.0);
+                let mean = self.mean.unwrap_or(announced);
+                self.mean = Some(mean + (announced - mean) * weight);
+            }
         }
     }
 
@@ -205,13 +217,14 @@ impl LinkCost {
         self.announced
     }
 
-    /// Returns the usual cost to announce: the time of a chunk if the link is down as often as it
-    /// usually is; none if it is hardly ever up.
+    /// Returns the usual cost to announce: the mean time of a chunk, divided by the share of time that
+    /// the link is up; never if it is hardly ever up.
     pub(crate) fn usual(&mut self) -> Cost {
         if self.share < LEAST_SHARE {
             return Cost::NEVER;
         }
-        let usual = f64::from(self.announced.0) / self.share;
+        let mean = self.mean.unwrap_or(f64::from(self.announced.0));
+        let usual = mean / self.share;
         let announced = f64::from(self.usual.0);
         if (usual - announced).abs() > announced / f64::from(HYSTERESIS) {
             self.usual = Cost(usual.clamp(1.0, f64::from(Cost::MAX_LINK.0)) as u32);

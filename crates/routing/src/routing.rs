@@ -525,6 +525,12 @@ impl Routing {
         self.usual.get(to).copied()
     }
 
+    /// Returns true if the best way costs more than `times` as much as the usual one.
+    pub fn is_unusual(&self, to: &Guid, times: u32) -> bool {
+        let now = self.cost(to).zip(self.usual_cost(to));
+        now.is_some_and(|(now, usual)| now.0 > usual.0.saturating_mul(times))
+    }
+
     /// Returns true if this router is announced.
     pub fn knows(&self, router: &Guid) -> bool {
         self.database.get(router).is_some()

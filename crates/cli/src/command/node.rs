@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use whimbrel_lab::rivals::STRATEGIES;
 use whimbrel_node::config::{
-    Bind, Config, Draft, Kind, LinkSection, NamedRemote, NdnRouteSection, Plan, PostQuantum, RoutingName,
-    Remote, RouterPlan, Via, listen_address,
+    Bind, Config, Draft, Kind, LinkSection, NamedRemote, NdnRouteSection, Plan, PostQuantum,
+    Remote, RouterPlan, RoutingName, Via, listen_address,
 };
 use whimbrel_node::ndn::open::{NFD_SOCKET, NdnOpened};
 use whimbrel_node::place::{HOST_SOCKET_VARIABLE, Places, daemon_socket, host_daemon_socket};

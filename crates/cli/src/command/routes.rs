@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use whimbrel_core::units::format_duration;
 use whimbrel_mobilityfirst::local::LocalRequest;
 
+use super::Outcome;
 use super::directory::shown;
 use super::status::{Asked, answer, print};
-use super::Outcome;
 use crate::exit::Exit;
 
 #[derive(Args, Debug)]
@@ -73,13 +73,22 @@ fn table(routes: &Value) -> String {
         for way in router["ways"].as_array().into_iter().flatten() {
             let why = match way["why"].as_str().unwrap_or("-") {
                 "best" => "best".to_owned(),
-                "alternate" => "alternate: takes over at once, or a part of a divided flow".to_owned(),
+                "alternate" => {
+                    "alternate: takes over at once, or a part of a divided flow".to_owned()
+                }
                 "could-loop" => {
-                    format!("not used: its own distance, {}, does not rule out a loop", time(&way["told_us"]))
+                    format!(
+                        "not used: its own distance, {}, does not rule out a loop",
+                        time(&way["told_us"])
+                    )
                 }
                 "neighbour-has-no-way" => "not used: it knows no way".to_owned(),
-                "not-announced" => "not used: no path of announced links leads there by it".to_owned(),
-                "link-held-down" => "not used: the link has failed several times of late".to_owned(),
+                "not-announced" => {
+                    "not used: no path of announced links leads there by it".to_owned()
+                }
+                "link-held-down" => {
+                    "not used: the link has failed several times of late".to_owned()
+                }
                 other => other.to_owned(),
             };
             text += &format!(

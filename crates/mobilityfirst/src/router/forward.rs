@@ -382,6 +382,10 @@ impl Router {
 
     /// Sends a chunk on as many of these next hops as its service says.
     fn send_or_store(&mut self, now: Time, outgoing: ChunkToSend, hops: &NextHops) {
+        if self.waits_for_usual(&outgoing, hops) {
+            self.effects.counters.waited_for_usual += 1;
+            return self.store_or_give_up(now, outgoing);
+        }
         let chunk = &outgoing.chunk;
         let spread = Spread::of_chunk(chunk);
         if spread == Spread::Divide

@@ -1,10 +1,14 @@
 //! Learned ways: connects the routing with neighbours, chunks in storage and time.
 
+use core::time::Duration;
+
 use whimbrel_core::{Guid, KeyPair, PortId, Time};
 use whimbrel_routing::{LinkSample, Message, RouterStatus, Routing, RoutingCounters};
 
 use super::{Router, Timer};
-use crate::wire::Control;
+use crate::links::ChunkToSend;
+use crate::next_hops::NextHops;
+use crate::wire::{Control, ServiceId};
 
 /// Routers in a report.
 const MAX_SHOWN: usize = 256;
@@ -20,15 +24,17 @@ pub struct RoutingStatus {
 
 impl Router {
     /// The router learns its ways from the routers that it believes, and announces its links with these
-    /// keys, which are its own. Configured routes win.
-    pub fn learn_ways(&mut self, keys: KeyPair) {
+    /// keys, which are its own. Configured routes win. While a way is much worse than the usual one, data
+    /// waits for that, for `wait_for_usual` at most.
+    pub fn learn_ways(&mut self, keys: KeyPair, wait_for_usual: Duration) {
+        self.routes.wait_for_usual = wait_for_usual;
         let routing = Routing::new(Time::ZERO, keys);
         self.timers.set(Timer::Routing, routing.poll_timeout().at);
         self.routes.learned = Some(routing);
     }
 
     /// Returns the cost of the way to a router as a time, as far as it is learned.
-    pub fn cost(&self, router: &Guid) -> Option<core::time::Duration> {
+    pub fn cost(&self, router: &Guid) -> Option<Duration> {
         self.routes.cost(router).map(whimbrel_routing::Cost::time)
     }
 
@@ -74,6 +80,30 @@ impl Router {
             }
         }
         self.go_on_with_routing(now);
+    }
+
+    /// Returns true if a chunk is stored although it has a way, which is much worse than the usual one.
+    pub(super) fn waits_for_usual(&self, outgoing: &ChunkToSend, hops: &NextHops) -> bool {
+        let header = &outgoing.chunk.header;
+        let is_patient = header.service.has(ServiceId::DELAY_TOLERANT);
+        let best = hops
+            .best()
+            .filter(|_| is_patient && outgoing.chunk.data().is_some());
+        best.is_some_and(|best| {
+            let address = best.address.unwrap_or(header.destination_address);
+            self.routes.waits_for_usual(&address, Duration::ZERO)
+        })
+    }
+
+    /// Returns true if what is stored for a destination waits still for the usual way.
+    pub(super) fn stays_for_usual(&self, now: Time, destination: &Guid, hops: &NextHops) -> bool {
+        let store = self.proxy.store();
+        let oldest = store.oldest_for(destination).and_then(|it| store.get(it));
+        let address = hops.best().and_then(|best| best.address);
+        let waits = address.zip(oldest).map(|(address, (_, stored_at))| {
+            (self.routes).waits_for_usual(&address, now.since(stored_at))
+        });
+        waits.unwrap_or(false)
     }
 
     /// Handles the routing's deadline; the links are measured as often.

@@ -83,6 +83,7 @@ use attach::{Attachments, outcome};
 pub use config::{NextHop, ProxyPolicy, Route, RouterConfig};
 use effects::{Action, Effects};
 use holders::Holders;
+pub use learning::RoutingStatus;
 use names::{Names, PART_INTERVAL};
 use proxy::Proxy;
 use retry::Review;
@@ -90,7 +91,6 @@ use routes::Routes;
 use said::{MAX_SAID, Said};
 use sources::Sources;
 pub use status::{RouterCounters, RouterMemory, RouterStatus, WaitReason, WaitingStatus};
-pub use learning::RoutingStatus;
 pub use transit::{Observer, Passing, Verdict};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

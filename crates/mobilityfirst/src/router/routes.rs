@@ -1,5 +1,7 @@
 //! Routes to network addresses: neighbours, static routes, learned ways, the default route.
 
+use core::time::Duration;
+
 use whimbrel_core::Guid;
 use whimbrel_gnrs::Answer;
 use whimbrel_routing::{Routing, Way};
@@ -10,6 +12,8 @@ use crate::next_hops::{Branch, NextHops};
 
 /// A way costs at most this many times as much as the best one if a flow is divided among both.
 const DIVIDED_UP_TO: u32 = 2;
+/// A way is much worse than the usual one if it costs more than this many times as much.
+const MUCH_WORSE: u32 = 8;
 /// The weight of the best way; that of others falls with their costs.
 const BEST_WEIGHT: u64 = 100;
 
@@ -21,6 +25,8 @@ pub(super) struct Routes {
     routes: Vec<Route>,
     default: Option<NextHop>,
     pub(super) learned: Option<Routing>,
+    // How long data waits for the usual way while that of the moment is much worse.
+    pub(super) wait_for_usual: Duration,
 }
 
 impl Routes {
@@ -30,6 +36,7 @@ impl Routes {
             routes,
             default,
             learned: None,
+            wait_for_usual: Duration::ZERO,
         }
     }
 
@@ -120,6 +127,16 @@ impl Routes {
     /// Returns the cost of the way to a router, as far as it is learned.
     pub(super) fn cost(&self, router: &Guid) -> Option<whimbrel_routing::Cost> {
         self.learned.as_ref()?.cost(router)
+    }
+
+    /// Returns true if data for this address, stored for `stored` already, waits for the usual way: that
+    /// of the moment is much worse (store or forward, [GSTAR]).
+    pub(super) fn waits_for_usual(&self, address: &Guid, stored: Duration) -> bool {
+        let learned = self
+            .learned
+            .as_ref()
+            .filter(|_| stored < self.wait_for_usual);
+        learned.is_some_and(|it| it.is_unusual(address, MUCH_WORSE))
     }
 
     /// Returns true if a name is that of a router in this router's configuration, or of a known one: such a name is

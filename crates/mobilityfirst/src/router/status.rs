@@ -36,6 +36,8 @@ pub struct RouterCounters {
     pub storage_lookups: u64,
     /// Chunks whose name was not looked up at once because too many names of the same port were.
     pub lookups_deferred: u64,
+    /// Chunks that are stored although they have a way: it is much worse than the usual one.
+    pub waited_for_usual: u64,
     /// Requests and NACKs that ended here, because all that they ask for is on its way from here.
     pub requests_absorbed: u64,
     /// Changed bindings that the name service pushed.

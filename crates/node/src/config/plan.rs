@@ -12,7 +12,8 @@ use whimbrel_mobilityfirst::router::{NextHop, ProxyPolicy, Route};
 use whimbrel_mobilityfirst::split::SplitConfig;
 
 use super::{
-    HopSection, HostSection, LinkSection, NameStorePlan, NdnPlan, RouterSection, RoutingName, StorageSection,
+    HopSection, HostSection, LinkSection, NameStorePlan, NdnPlan, RouterSection, RoutingName,
+    StorageSection,
 };
 
 /// A node that can be started.
@@ -56,6 +57,8 @@ pub struct MobilityFirstPlan {
     pub neighbours: Vec<Guid>,
     /// How ways are found.
     pub routing: RoutingName,
+    /// How long data waits for the usual way.
+    pub wait_for_usual: Duration,
     /// Storage.
     pub storage: ChunkLimits,
     /// The policy of retrying stored chunks.
@@ -145,6 +148,7 @@ impl MobilityFirstPlan {
             default_route: None,
             neighbours: section.neighbours.clone(),
             routing: section.routing,
+            wait_for_usual: section.wait_for_usual.map_or(Duration::ZERO, |it| it.0),
             storage: storage.limits(),
             proxy: storage.policy(),
             split: section.scheduler.split(),

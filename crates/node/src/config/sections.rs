@@ -101,6 +101,11 @@ pub struct RouterSection {
     /// router's links and tell theirs, so that ways follow from what is measured. A `[[route]]` wins.
     #[schemars(with = "String")]
     pub routing: RoutingName,
+    /// How long data waits in this router's storage while the learned way costs more than eight times as
+    /// much as the usual one: for networks whose good links come and go. Default: not at all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", example = &"5 min")]
+    pub wait_for_usual: Option<Span>,
     /// How flows to destinations with several next hops are divided: "pull" (a next hop with room takes
     /// the next chunk if it is complete early enough there), "weights", "paper" or "round-robin".
     #[schemars(with = "String")]

@@ -4,9 +4,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU16;
 
 use whimbrel_core::units::ByteSize;
-use whimbrel_node::config::{RoutingName, 
+use whimbrel_node::config::{
     Bind, Config, GNRS_PORT, LinkSection, NDN_PORT, NdnFaceSection, NdnRouteSection, Reliability,
-    Remote, RouteSection, Via,
+    Remote, RouteSection, RoutingName, Via,
 };
 
 use super::daemons::{Daemons, label, socket_of};
@@ -141,7 +141,9 @@ impl Daemons<'_> {
                 .push(self.remote(address, GNRS_PORT)?);
         }
         if config.router.routing == RoutingName::Learned {
-            let peers = network.at(node).filter_map(|(_, peer)| self.guids.get(&peer));
+            let peers = network
+                .at(node)
+                .filter_map(|(_, peer)| self.guids.get(&peer));
             config.router.neighbours.extend(peers.copied());
             return Ok(config);
         }

@@ -13,7 +13,7 @@ use whimbrel_mobilityfirst::split::SplitConfig;
 use whimbrel_ndn_packet::Name;
 use whimbrel_node::Node;
 use whimbrel_node::compose::{self, Start};
-use whimbrel_node::config::{RoutingName, ConfigError, GNRS_PORT, LinkSection, MobilityFirstPlan};
+use whimbrel_node::config::{ConfigError, GNRS_PORT, LinkSection, MobilityFirstPlan, RoutingName};
 use whimbrel_node::ndn::faces::FaceSettings;
 use whimbrel_sim::link::{LinkSpec, Outage};
 use whimbrel_sim::tcp::{TcpClient, TcpConfig, TcpServer};
