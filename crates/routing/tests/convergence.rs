@@ -84,7 +84,7 @@ fn take(world: &mut World, routers: usize, step: Step) {
 proptest! {
     #![proptest_config(ProptestConfig {
         failure_persistence: None,
-        cases: std::env::var("PROPTEST_CASES").ok().and_then(|it| it.parse().ok()).unwrap_or(48),
+        cases: std::env::var("PROPTEST_CASES").ok().and_then(|it| it.parse().ok()).unwrap_or(24),
         ..ProptestConfig::default()
     })]
 
