@@ -295,6 +295,7 @@ fn every_command_has_help_with_an_example_and_get_lists_the_exit_codes() {
     let commands = [
         "router run",
         "router status",
+        "router routes",
         "host run",
         "host status",
         "gnrs serve",

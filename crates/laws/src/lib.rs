@@ -40,6 +40,7 @@ const EVERYTHING: &[&str] = &[
     "gnrs",
     "gnrs-cluster",
     "chunk-store",
+    "routing",
     "spoken",
     "sim",
     "io",
@@ -78,10 +79,11 @@ pub const LAYERS: &[Layer] = &[
     layer("gnrs", &["core"], &["sim"]),
     layer("gnrs-cluster", &["core", "gnrs"], &[]),
     layer("chunk-store", &["core"], &[]),
+    layer("routing", &["core"], &[]),
     layer("spoken", &["core"], &[]),
     layer(
         "mobilityfirst",
-        &["core", "link", "gnrs", "content"],
+        &["core", "link", "gnrs", "content", "routing"],
         &["sim"],
     ),
     layer(
@@ -167,6 +169,7 @@ pub const PROTOCOLS: &[&str] = &[
     "transport",
     "tcp-proxy",
     "gnrs",
+    "routing",
     "spoken",
     "mobilityfirst",
     "sim",

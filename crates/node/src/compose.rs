@@ -13,7 +13,9 @@ use whimbrel_mobilityfirst::host::{Host, HostConfig};
 use whimbrel_mobilityfirst::router::{Router, RouterConfig};
 use whimbrel_ndn_router::{NdnRouter, NdnRouterConfig};
 
-use crate::config::{HostPlan, LinkSection, MobilityFirstPlan, NameServerPlan, NdnPlan, Pacing};
+use crate::config::{
+    HostPlan, LinkSection, MobilityFirstPlan, NameServerPlan, NdnPlan, Pacing, RoutingName,
+};
 
 /// Octets of packets that wait for all faces of an NDN router together: 16 peers that do not read hold
 /// 4 MiB each, more of them hold less.
@@ -50,7 +52,11 @@ pub fn router_config(plan: &MobilityFirstPlan, start: &Start) -> RouterConfig {
 
 /// Returns a plan's router.
 pub fn router(plan: &MobilityFirstPlan, start: Start) -> Router {
-    let mut router = Router::new(router_config(plan, &start), start.rng);
+    let config = router_config(plan, &start);
+    let mut router = Router::new(config, start.rng);
+    if plan.routing == RoutingName::Learned {
+        router.learn_ways(start.keys, plan.wait_for_usual);
+    }
     for (number, pacing) in pacings(&plan.links) {
         router.set_pacing(number, pacing.into());
     }

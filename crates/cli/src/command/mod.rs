@@ -26,6 +26,7 @@ pub(crate) mod perf;
 pub(crate) mod ping;
 pub(crate) mod pointers;
 pub(crate) mod push;
+mod routes;
 pub(crate) mod serve;
 pub(crate) mod shell;
 pub(crate) mod status;

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use whimbrel_lab::rivals::STRATEGIES;
 use whimbrel_node::config::{
     Bind, Config, Draft, Kind, LinkSection, NamedRemote, NdnRouteSection, Plan, PostQuantum,
-    Remote, RouterPlan, Via, listen_address,
+    Remote, RouterPlan, RoutingName, Via, listen_address,
 };
 use whimbrel_node::ndn::open::{NFD_SOCKET, NdnOpened};
 use whimbrel_node::place::{HOST_SOCKET_VARIABLE, Places, daemon_socket, host_daemon_socket};
@@ -18,6 +18,7 @@ use whimbrel_node::run::{self, Opened};
 
 use super::callers::{self, CallersCommand};
 use super::interfaces::{self, Interfaces, Policy};
+use super::routes::{self, Routes};
 use super::status::{self, Status};
 use super::{Outcome, tell, tell_json};
 use crate::arguments::post_quantum;
@@ -36,6 +37,10 @@ pub(crate) enum RouterCommand {
     /// Show links, storage and counters of the router on this machine
     #[command(after_help = "Example:\n  whimbrel router status --json | jq .links")]
     Status(Status),
+    /// Show the ways to other routers that the router on this machine has learned, their costs, and why
+    /// each is used or not
+    #[command(after_help = "Example:\n  whimbrel router routes --json | jq .routers")]
+    Routes(Routes),
     #[command(flatten)]
     Callers(CallersCommand),
 }
@@ -92,6 +97,10 @@ pub(crate) struct RouterRun {
     /// Next hop for chunks without a route: a neighbour's name or a link's label
     #[arg(long, value_name = "NAME")]
     default_route: Option<String>,
+    /// How ways to other routers are found: static, or learned from neighbours that are named, at both
+    /// ends; overrides routing in [router]
+    #[arg(long, value_name = "HOW")]
+    routing: Option<RoutingName>,
     #[command(flatten)]
     ndn_flags: NdnFlags,
     /// Listen for Prometheus on this address (http://ADDRESS/metrics), for both planes
@@ -176,6 +185,9 @@ pub(crate) fn router(command: RouterCommand) -> Outcome {
             let path = daemon_socket(Places::router_socket);
             status::show(&status, path, "router", "router run")
         }
+        RouterCommand::Routes(routes) => {
+            routes::routes(&routes, daemon_socket(Places::router_socket))
+        }
         RouterCommand::Callers(command) => {
             let path = daemon_socket(Places::router_socket);
             callers::callers(&command, path, "router", "router run")
@@ -239,6 +251,10 @@ fn router_draft(arguments: RouterRun) -> Result<Draft, Failure> {
     if let Some(via) = arguments.default_route {
         draft.config.router.default_route = Some(Via(via));
         draft.set_by("router.default_route", "--default-route");
+    }
+    if let Some(routing) = arguments.routing {
+        draft.config.router.routing = routing;
+        draft.set_by("router.routing", "--routing");
     }
     if !arguments.name_server.is_empty() {
         draft.config.router.name_servers = arguments.name_server;

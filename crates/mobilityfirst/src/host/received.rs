@@ -142,7 +142,8 @@ impl Host {
             Control::Ask { .. }
             | Control::Vouch { .. }
             | Control::Left { .. }
-            | Control::Presence(_) => self.effects.drop("bad-control"),
+            | Control::Presence(_)
+            | Control::Routing(_) => self.effects.drop("bad-control"),
         }
     }
 

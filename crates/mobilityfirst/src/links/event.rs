@@ -82,3 +82,14 @@ pub enum LinkEvent {
     /// The port is closed; these chunks were not delivered.
     Down(PortId, Vec<ChunkToSend>),
 }
+
+impl LinkEvent {
+    /// Returns true if a neighbour is up, silent, gone or back.
+    pub(crate) fn changes_neighbours(&self) -> bool {
+        use LinkEvent::{Down, Moved, Responsive, Unresponsive, Up};
+        matches!(
+            self,
+            Up { .. } | Moved { .. } | Unresponsive(_) | Responsive(_) | Down(..)
+        )
+    }
+}

@@ -162,6 +162,19 @@ impl Link {
         }
     }
 
+    /// Returns a measurement of the link for its cost.
+    pub(crate) fn sample(&self) -> whimbrel_routing::LinkSample {
+        let stats = self.hop.stats();
+        whimbrel_routing::LinkSample {
+            state: LinkState {
+                rtt: self.min_rtt(),
+                ..self.state()
+            },
+            sent: stats.data_sent,
+            resent: stats.data_resent,
+        }
+    }
+
     /// Returns where the peer of this port is.
     pub(super) fn source(&self, port: PortId) -> Source {
         Source::of(port, &self.info)

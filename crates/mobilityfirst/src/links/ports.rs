@@ -116,6 +116,13 @@ impl Neighbours {
         self.by_neighbour.get(guid).into_iter().flatten().copied()
     }
 
+    /// Returns the run of a neighbour's process, if the neighbour responds on any port.
+    pub(crate) fn run_of(&self, guid: &Guid) -> Option<u64> {
+        let links = self.ports_of(guid).filter_map(|port| self.links.get(&port));
+        let mut up = links.filter(|link| link.is_up());
+        up.next().map(|link| link.incarnation)
+    }
+
     pub(super) fn note_neighbour(&mut self, port: PortId, was: Option<Guid>, is: Option<Guid>) {
         if let Some(was) = was
             && let Some(ports) = self.by_neighbour.get_mut(&was)

@@ -85,7 +85,7 @@ impl LocalRequest {
                 out.push(verdict.code());
             }
             LocalRequest::Delegate { content, is_on } => {
-                out.push(18);
+                out.push(19);
                 out.extend_from_slice(content.as_bytes());
                 out.push(u8::from(*is_on));
             }

@@ -208,6 +208,7 @@ impl Router {
             Ok(Control::Pace(pace)) => self.links.note_pace(now, from, &pace),
             Ok(Control::Ask { guid }) => self.handle_ask(from, guid),
             Ok(Control::Vouch { record }) => self.handle_vouch(now, from, record),
+            Ok(Control::Routing(message)) => self.handle_routing(now, from, message),
             // From a neighbouring router: only hosts attach.
             Ok(Control::Challenge { .. } | Control::Outcome { .. }) => {}
             Ok(Control::Left { record }) => self.handle_left(now, from, record),
@@ -386,6 +387,10 @@ impl Router {
 
     /// Sends a chunk on as many of these next hops as its service says.
     fn send_or_store(&mut self, now: Time, outgoing: ChunkToSend, hops: &NextHops) {
+        if self.waits_for_usual(&outgoing, hops) {
+            self.effects.counters.waited_for_usual += 1;
+            return self.store_or_give_up(now, outgoing);
+        }
         let chunk = &outgoing.chunk;
         let spread = Spread::of_chunk(chunk);
         if spread == Spread::Divide

@@ -22,7 +22,7 @@
 //! | `Names` | the resolver, the router's own records, chunks that wait for an answer |
 //! | `Sources` | whom inbound peers may speak for |
 //! | `Holders` | which addresses of a host's record count |
-//! | `Routes` | static routes and the default route |
+//! | `Routes` | static routes, learned ways and the default route |
 //! | `Shelf` | the disk below the storage, and what is written to and read from it |
 //! | `Proxy` | the storage, open destinations, copies of chunks in an unresponsive neighbour's hop, notices |
 //! | `Fetches` | clients that take copies, wait for what others fetch, or fetch |
@@ -49,6 +49,7 @@ mod hearsay;
 mod holders;
 #[cfg(test)]
 mod hostile;
+mod learning;
 mod names;
 mod nearest;
 mod notices;
@@ -94,6 +95,7 @@ pub use config::{NextHop, ProxyPolicy, Route, RouterConfig};
 use effects::{Action, Effects};
 use fetches::Fetches;
 use holders::Holders;
+pub use learning::RoutingStatus;
 use names::{Names, PART_INTERVAL};
 use proxy::Proxy;
 use retry::Review;
@@ -131,6 +133,8 @@ enum Timer {
     Disk,
     /// Clients may wait for chunks that nobody fetches any more.
     Fetches,
+    /// Ways are computed, or neighbours told.
+    Routing,
 }
 
 /// A MobilityFirst router as a state machine: its parts, and their connection.
@@ -146,6 +150,8 @@ pub struct Router {
     sources: Sources,
     holders: Holders,
     routes: Routes,
+    // The runs of routers that ways are learned from.
+    runs: BTreeMap<Guid, u64>,
     divisions: Divisions,
     proxy: Proxy,
     fetches: Fetches,
@@ -193,6 +199,7 @@ impl Router {
             sources: Sources::new(&config, &mut rng),
             holders: Holders::new(&mut rng),
             routes: Routes::new(config.guid, config.routes.clone(), config.default_route),
+            runs: BTreeMap::new(),
             divisions: Divisions::new(config.split.scheduler, rng.next_word()),
             proxy,
             fetches: Fetches::default(),
@@ -342,6 +349,9 @@ impl Router {
     }
 
     fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
+        if event.changes_neighbours() {
+            self.note_routing_neighbours(now);
+        }
         match event {
             LinkEvent::Up {
                 port, neighbour, ..
@@ -495,6 +505,7 @@ impl Router {
             }
             Timer::Review => self.go_on_with_review(now),
             Timer::Fetches => self.check_fetches(now),
+            Timer::Routing => self.handle_routing_due(now),
             Timer::Lifetime => self.proxy.drop_expired(now, &mut self.effects),
             Timer::Disk => self.proxy.read_again(),
             Timer::Holds => {
@@ -682,6 +693,7 @@ impl Machine for Router {
                     Timer::Review => "destinations that are left to be looked at",
                     Timer::Disk => "a disk that could not read",
                     Timer::Fetches => "clients that wait for what others fetch",
+                    Timer::Routing => "routing",
                 },
             )
         });

@@ -96,6 +96,9 @@ impl Router {
         }
         if let Some(hops) = self.routes.towards_binding(answer, &self.links) {
             let hops = self.answered_or_first(now, destination, hops, Spread::Divide);
+            if self.stays_for_usual(now, &destination, &hops) {
+                return self.proxy.keep_stored(now, destination, &mut self.effects);
+            }
             if self.proxy.open(destination, hops) {
                 self.proxy.note_found(&destination);
                 return;

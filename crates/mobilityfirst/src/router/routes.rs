@@ -1,19 +1,32 @@
-//! Routes to network addresses: neighbours, static routes, the default route.
+//! Routes to network addresses: neighbours, static routes, learned ways, the default route.
+
+use core::time::Duration;
 
 use whimbrel_core::Guid;
 use whimbrel_gnrs::Answer;
+use whimbrel_routing::{Routing, Way};
 
 use super::{NextHop, Route};
 use crate::links::Links;
 use crate::next_hops::{Branch, NextHops};
 
-/// The configured routes of a router.
+/// A way costs at most this many times as much as the best one if a flow is divided among both.
+const DIVIDED_UP_TO: u32 = 2;
+/// A way is much worse than the usual one if it costs more than this many times as much.
+const MUCH_WORSE: u32 = 8;
+/// The weight of the best way; that of others falls with their costs.
+const BEST_WEIGHT: u64 = 100;
+
+/// The routes of a router: the configured ones, and those that it learns.
 #[derive(Debug)]
 pub(super) struct Routes {
     // This router's GUID.
     own: Guid,
     routes: Vec<Route>,
     default: Option<NextHop>,
+    pub(super) learned: Option<Routing>,
+    // How long data waits for the usual way while that of the moment is much worse.
+    pub(super) wait_for_usual: Duration,
 }
 
 impl Routes {
@@ -22,12 +35,30 @@ impl Routes {
             own,
             routes,
             default,
+            learned: None,
+            wait_for_usual: Duration::ZERO,
         }
     }
 
-    /// Returns the next hops of a network address: the ports of the neighbour with this address,
-    /// else those of its routes, else the default route's.
+    /// Returns the next hops of a network address. A configured route that responds wins; then learned
+    /// ways count, which lead around a neighbour's link that is worse than another way.
     pub(super) fn towards(&self, address: &Guid, links: &Links) -> NextHops {
+        let learned = self.learned.as_ref();
+        let ways = learned.map_or(&[][..], |learned| learned.ways(address));
+        if ways.is_empty() {
+            return self.configured(address, links);
+        }
+        let is_configured = self.routes.iter().any(|route| route.to == *address);
+        let configured = is_configured.then(|| self.configured(address, links));
+        match configured.filter(|hops| hops.best().is_some()) {
+            Some(configured) => configured,
+            None => branches_of(ways, links),
+        }
+    }
+
+    /// Returns the next hops without learned ways: the ports of the neighbour with this address, else
+    /// those of its routes, else the default route's.
+    fn configured(&self, address: &Guid, links: &Links) -> NextHops {
         let over = |port| Branch::over(port, links);
         let neighbours: NextHops = links.neighbours.ports_of(address).map(over).collect();
         if !neighbours.is_empty() {
@@ -93,11 +124,44 @@ impl Routes {
         branches.collect()
     }
 
-    /// Returns true if a name is that of a router in this router's configuration: such a name is
+    /// Returns the cost of the way to a router, as far as it is learned.
+    pub(super) fn cost(&self, router: &Guid) -> Option<whimbrel_routing::Cost> {
+        self.learned.as_ref()?.cost(router)
+    }
+
+    /// Returns true if data for this address, stored for `stored` already, waits for the usual way: that
+    /// of the moment is much worse (store or forward, [GSTAR]).
+    pub(super) fn waits_for_usual(&self, address: &Guid, stored: Duration) -> bool {
+        let learned = self
+            .learned
+            .as_ref()
+            .filter(|_| stored < self.wait_for_usual);
+        learned.is_some_and(|it| it.is_unusual(address, MUCH_WORSE))
+    }
+
+    /// Returns true if a name is that of a router in this router's configuration, or of a known one: such a name is
     /// its own address. An inbound peer may claim any name, so inbound peers do not count.
     pub(super) fn is_router(&self, name: &Guid, links: &Links) -> bool {
         let configured = |port| links.info(port).is_some_and(|info| info.origin.is_chosen());
         self.routes.iter().any(|route| route.to == *name)
+            || self.learned.as_ref().is_some_and(|it| it.knows(name))
             || links.neighbours.port_of(name).is_some_and(configured)
     }
+}
+
+/// Returns the branches of learned ways. They are all free of loops, so that a flow may be divided
+/// among those that cost about as much as the best one.
+fn branches_of(ways: &[Way], links: &Links) -> NextHops {
+    let best = ways.first().map_or(1, |way| way.cost.0.max(1));
+    let branches = ways.iter().flat_map(|way| {
+        let cost = way.cost.0.max(1);
+        let weight = BEST_WEIGHT * u64::from(best) / u64::from(cost);
+        let ports = links.neighbours.ports_of(&way.neighbour);
+        ports.map(move |port| Branch {
+            preference: u32::from(cost > best.saturating_mul(DIVIDED_UP_TO)),
+            weight: u32::try_from(weight.max(1)).unwrap_or(1),
+            ..Branch::over(port, links)
+        })
+    });
+    branches.collect()
 }

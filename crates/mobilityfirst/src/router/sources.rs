@@ -91,6 +91,11 @@ impl Sources {
         self.believed.contains(router)
     }
 
+    /// Returns the routers that the configuration names.
+    pub(super) fn believed(&self) -> impl Iterator<Item = &Guid> {
+        self.believed.iter()
+    }
+
     /// The addresses of a source for which a neighbour has vouched.
     pub(super) fn vouched(&mut self, now: Time, neighbour: Guid, source: Guid) -> Option<&[Guid]> {
         let known = self.vouched.touch(&(neighbour, source))?;

@@ -8,8 +8,8 @@ use whimbrel_core::{DiskStatus, Guid, LookUpFailure, Time};
 use whimbrel_gnrs::NameServerStatus;
 use whimbrel_link::hop::ReceptionCounters;
 
-use super::Router;
 use super::store::Purpose;
+use super::{Router, RoutingStatus};
 use crate::links::{CallersTotal, DividedStatus, LinkStatus, UnresolvedStatus};
 use crate::next_hops::Branch;
 use crate::wire::NetworkHeader;
@@ -55,6 +55,8 @@ pub struct RouterCounters {
     pub chunks_kept: u64,
     /// See `chunks_kept`.
     pub kept_freed: u64,
+    /// Chunks that are stored although they have a way: it is much worse than the usual one.
+    pub waited_for_usual: u64,
     /// Requests and NACKs that ended here, because all that they ask for is on its way from here.
     pub requests_absorbed: u64,
     /// Changed bindings that the name service pushed.
@@ -191,6 +193,9 @@ pub struct RouterStatus {
     /// The flows that this router divides.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub divided: Vec<DividedStatus>,
+    /// What it has learned of other routers; none if its routes are static.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub routing: Option<RoutingStatus>,
     /// Counters since the start.
     pub counters: RouterCounters,
 }
@@ -324,6 +329,7 @@ impl Router {
             reception: self.links.reception(),
             unresolved: self.links.neighbours.unresolved(now),
             divided: self.links.division.status(&self.links.neighbours, now),
+            routing: self.routing_status(now),
             counters,
         }
     }

@@ -64,6 +64,8 @@ pub enum Control {
     },
     /// From a router to one that a host's record names, and back: whether the host is there.
     Presence(Presence),
+    /// Between neighbouring routers that learn their ways (`docs/protocols/routing.md`).
+    Routing(whimbrel_routing::Message),
 }
 
 /// A question whether a host is attached to a router, or the answer. Both have the same length, so that
@@ -245,6 +247,10 @@ impl Control {
                 out.extend_from_slice(&about.nonce.to_be_bytes());
                 out.push(about.code.code());
             }
+            Control::Routing(message) => {
+                out.push(16);
+                message.encode(out);
+            }
         }
     }
 
@@ -339,6 +345,9 @@ impl Control {
                     lease,
                 }))
             }
+            16 => whimbrel_routing::Message::decode(reader.0)
+                .map(Control::Routing)
+                .map_err(|_| WireError::Invalid("routing message")),
             other => Err(WireError::MessageType(other)),
         }
     }

@@ -49,7 +49,7 @@ pub use plan::{ChunkFolder, HostPlan, MobilityFirstPlan, NameServerPlan, Plan, R
 pub use sample::sample;
 pub use sections::{
     Config, GNRS_PORT, GnrsSection, HostSection, LinkSection, PolicyName, RouteSection,
-    RouterSection, SchedulerName, StorageSection,
+    RouterSection, RoutingName, SchedulerName, StorageSection,
 };
 pub use whimbrel_link::hop::PostQuantum;
 

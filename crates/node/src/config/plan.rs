@@ -12,7 +12,8 @@ use whimbrel_mobilityfirst::router::{NextHop, ProxyPolicy, Route};
 use whimbrel_mobilityfirst::split::SplitConfig;
 
 use super::{
-    HopSection, HostSection, LinkSection, NameStorePlan, NdnPlan, RouterSection, StorageSection,
+    HopSection, HostSection, LinkSection, NameStorePlan, NdnPlan, RouterSection, RoutingName,
+    StorageSection,
 };
 
 /// A node that can be started.
@@ -54,6 +55,10 @@ pub struct MobilityFirstPlan {
     pub default_route: Option<NextHop>,
     /// Routers that are believed when they connect.
     pub neighbours: Vec<Guid>,
+    /// How ways are found.
+    pub routing: RoutingName,
+    /// How long data waits for the usual way.
+    pub wait_for_usual: Duration,
     /// Storage.
     pub storage: ChunkLimits,
     /// The folder of stored chunks, if there is one.
@@ -153,6 +158,8 @@ impl MobilityFirstPlan {
             routes: Vec::new(),
             default_route: None,
             neighbours: section.neighbours.clone(),
+            routing: section.routing,
+            wait_for_usual: section.wait_for_usual.map_or(Duration::ZERO, |it| it.0),
             storage: storage.limits(),
             chunk_folder: storage.chunk_folder(),
             proxy: storage.policy(),

@@ -96,6 +96,16 @@ pub struct RouterSection {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>", example = example_names())]
     pub neighbours: Vec<Guid>,
+    /// How ways to other routers are found: "static" (by `[[route]]` and the default route) or "learned":
+    /// the routers in `neighbours`, in routes, and those of links with a `name` are told the costs of this
+    /// router's links and tell theirs, so that ways follow from what is measured. A `[[route]]` wins.
+    #[schemars(with = "String")]
+    pub routing: RoutingName,
+    /// How long data waits in this router's storage while the learned way costs more than eight times as
+    /// much as the usual one: for networks whose good links come and go. Default: not at all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", example = &"5 min")]
+    pub wait_for_usual: Option<Span>,
     /// How flows to destinations with several next hops are divided: "pull" (a next hop with room takes
     /// the next chunk if it is complete early enough there), "weights", "paper" or "round-robin".
     #[schemars(with = "String")]
@@ -212,6 +222,29 @@ impl From<PolicyName> for LinkPolicy {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SchedulerName(pub Scheduler);
+
+/// How a router finds its ways.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RoutingName {
+    /// As the configuration says.
+    #[default]
+    Static,
+    /// From what routers say of their links.
+    Learned,
+}
+
+impl std::str::FromStr for RoutingName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<RoutingName, String> {
+        match text {
+            "static" => Ok(RoutingName::Static),
+            "learned" => Ok(RoutingName::Learned),
+            _ => Err(format!("'{text}' is neither static nor learned")),
+        }
+    }
+}
 
 impl TryFrom<String> for SchedulerName {
     type Error = String;

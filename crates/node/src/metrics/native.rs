@@ -139,7 +139,7 @@ fn encode_drops<'s>(
     families.counters(name, "Chunks and messages that the node dropped", members)
 }
 
-fn router_counts(c: &RouterCounters) -> [Count; 19] {
+fn router_counts(c: &RouterCounters) -> [Count; 20] {
     [
         (
             "whimbrel_router_chunks_cached",
@@ -220,6 +220,11 @@ fn router_counts(c: &RouterCounters) -> [Count; 19] {
             "whimbrel_router_requests_absorbed",
             "Requests and NACKs that ended here",
             c.requests_absorbed,
+        ),
+        (
+            "whimbrel_router_waited_for_usual",
+            "Chunks that are stored although they have a way, which is much worse than the usual one",
+            c.waited_for_usual,
         ),
         (
             "whimbrel_router_bindings_pushed",

@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 use whimbrel_core::units::ByteSize;
 use whimbrel_node::config::{
     Bind, Config, GNRS_PORT, LinkSection, NDN_PORT, NdnFaceSection, NdnRouteSection, Reliability,
-    Remote, RouteSection, Via,
+    Remote, RouteSection, RoutingName, Via,
 };
 
 use super::daemons::{Daemons, label, socket_of};
@@ -143,6 +143,13 @@ impl Daemons<'_> {
                 .router
                 .name_servers
                 .push(self.remote(address, GNRS_PORT)?);
+        }
+        if config.router.routing == RoutingName::Learned {
+            let peers = network
+                .at(node)
+                .filter_map(|(_, peer)| self.guids.get(&peer));
+            config.router.neighbours.extend(peers.copied());
+            return Ok(config);
         }
         for (other, guid) in self.guids.iter().filter(|(other, _)| **other != node) {
             let hops = self.plan.routes.towards(network, *other, Role::Router);

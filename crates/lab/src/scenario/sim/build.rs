@@ -13,7 +13,7 @@ use whimbrel_mobilityfirst::split::SplitConfig;
 use whimbrel_ndn_packet::Name;
 use whimbrel_node::Node;
 use whimbrel_node::compose::{self, Start};
-use whimbrel_node::config::{ConfigError, GNRS_PORT, LinkSection, MobilityFirstPlan};
+use whimbrel_node::config::{ConfigError, GNRS_PORT, LinkSection, MobilityFirstPlan, RoutingName};
 use whimbrel_node::ndn::faces::FaceSettings;
 use whimbrel_sim::link::{LinkSpec, Outage};
 use whimbrel_sim::tcp::{TcpClient, TcpConfig, TcpServer};
@@ -240,10 +240,17 @@ fn router_plan(plan: &Plan, node: usize, sections: &Sections) -> MobilityFirstPl
                 ..Route::new(keys(other).guid(), NextHop::Neighbour(keys(next).guid()))
             })
     });
-    let base = sections.router(link_sections(plan));
+    let mut base = sections.router(link_sections(plan));
+    let is_learned = base.routing == RoutingName::Learned;
+    if is_learned {
+        let routers = network.with_role(Role::Router).collect::<Vec<_>>();
+        let peers = network.at(node).map(|(_, peer)| peer);
+        let peers = peers.filter(|peer| routers.contains(peer));
+        base.neighbours.extend(peers.map(|peer| keys(peer).guid()));
+    }
     let servers = network.with_role(Role::NameServer);
     MobilityFirstPlan {
-        routes: routes.collect(),
+        routes: routes.filter(|_| !is_learned).collect(),
         name_servers: servers
             .map(|server| Peer::Address((address(server), GNRS_PORT).into()))
             .collect(),

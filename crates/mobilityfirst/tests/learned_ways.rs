@@ -1,0 +1,315 @@
+//! Networks of routers that learn their ways, with hosts, in virtual time.
+
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
+
+mod support;
+
+use core::time::Duration;
+
+use support::{APP, Content, OVERHEAD, WALL, get, name_server, no_records, router_config};
+use whimbrel_core::{Guid, SeededRng, Time};
+use whimbrel_gnrs::KeyPair;
+use whimbrel_link::HopConfig;
+use whimbrel_mobilityfirst::chunk_size;
+use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
+use whimbrel_mobilityfirst::router::{Router, RouterConfig};
+use whimbrel_sim::link::LinkSpec;
+use whimbrel_sim::testbed::{Fault, Life, Net};
+use whimbrel_sim::{AnyMachine, DuplexLink};
+
+/// Longer than any test.
+const FOR_GOOD: Duration = Duration::from_secs(100_000);
+
+fn router_keys(router: usize) -> KeyPair {
+    KeyPair::from_secret(&[100 + router as u8; 32])
+}
+
+fn name_of(router: usize) -> Guid {
+    router_keys(router).guid()
+}
+
+fn host(secret: u8) -> AnyMachine<HostEvent> {
+    let config = HostConfig::new(KeyPair::from_secret(&[secret; 32]), WALL);
+    AnyMachine::plain(Host::new(config, SeededRng::new(secret.into())))
+}
+
+fn router(number: usize, life: &Life, believed: &[usize]) -> AnyMachine<HostEvent> {
+    let keys = router_keys(number);
+    let hop = HopConfig {
+        incarnation: life.number + 1,
+        ..HopConfig::plain(&keys, [number as u8; 32], 1472)
+    };
+    let config = RouterConfig {
+        name_servers: vec![0],
+        wall: life.wall(WALL.unix_millis(Time::ZERO)),
+        ..router_config(name_of(number), hop)
+    };
+    let mut router = Router::new(config, life.rng());
+    router.learn_ways(keys, Duration::ZERO);
+    believed.iter().for_each(|it| router.believe(name_of(*it)));
+    AnyMachine::new(router, |never| match never {})
+}
+
+/// A link between two routers.
+#[derive(Clone, Copy, Debug)]
+struct Wire {
+    ends: (usize, usize),
+    mbit: u64,
+    ms: u64,
+}
+
+fn wire(one: usize, other: usize, mbit: u64, ms: u64) -> Wire {
+    Wire {
+        ends: (one, other),
+        mbit,
+        ms,
+    }
+}
+
+/// Routers, with a host at the first and one at another, and a name server that is near all of them.
+struct World {
+    net: Net<AnyMachine<HostEvent>>,
+    routers: usize,
+    wires: usize,
+    server: usize,
+    client: usize,
+    content: Content,
+    received: usize,
+    complete: Option<Time>,
+}
+
+impl World {
+    /// `strangers` are pairs of a router and one that its configuration does not name.
+    fn new(
+        routers: usize,
+        wires: &[Wire],
+        client_at: usize,
+        strangers: &[(usize, usize)],
+    ) -> World {
+        let mut net = Net::new(7);
+        let fast = DuplexLink::symmetric(LinkSpec::new(1_000_000_000, Duration::from_micros(50)));
+        for number in 0..routers {
+            let other = |wire: &Wire| match wire.ends {
+                (one, other) if one == number => Some(other),
+                (one, other) if other == number => Some(one),
+                _ => None,
+            };
+            let named = |it: &usize| !strangers.contains(&(number, *it));
+            let believed: Vec<usize> = wires.iter().filter_map(other).filter(named).collect();
+            net.add(&format!("router {number}"), move |life, _| {
+                router(number, life, &believed)
+            });
+        }
+        let names = net.add_mortal("names", name_server(no_records()));
+        for number in 0..routers {
+            net.connect(number, names, &fast).unwrap();
+        }
+        for wire in wires {
+            let spec = LinkSpec::new(wire.mbit * 1_000_000, Duration::from_millis(wire.ms));
+            let link = DuplexLink::symmetric(LinkSpec {
+                overhead: OVERHEAD,
+                ..spec
+            });
+            net.connect(wire.ends.0, wire.ends.1, &link).unwrap();
+        }
+        let server = net.add_mortal("server", host(1));
+        let client = net.add_mortal("client", host(2));
+        net.connect(server, 0, &fast).unwrap();
+        net.connect(client, client_at, &fast).unwrap();
+        World {
+            net,
+            routers,
+            wires: wires.len(),
+            server,
+            client,
+            content: Content::new(8_000_000, 1),
+            received: 0,
+            complete: None,
+        }
+    }
+
+    fn request(&mut self, node: usize, request: LocalRequest) {
+        self.net.with(node, |machine, now| {
+            let host: &mut Host = machine.get_mut().unwrap();
+            host.request(now, APP, request);
+        });
+    }
+
+    fn with_router<R>(&mut self, number: usize, call: impl FnOnce(&mut Router, Time) -> R) -> R {
+        self.net
+            .with(number, |machine, now| call(machine.get_mut().unwrap(), now))
+    }
+
+    fn cost(&mut self, from: usize, to: usize) -> Option<Duration> {
+        self.with_router(from, |router, _| router.cost(&name_of(to)))
+    }
+
+    fn begin(&mut self) {
+        let publish = LocalRequest::Publish(self.content.publish());
+        self.request(self.server, publish);
+        self.run(Duration::from_secs(1));
+        let get = get(1, self.content.name(), chunk_size::asked(None));
+        self.request(self.client, LocalRequest::Get(get));
+    }
+
+    fn run(&mut self, span: Duration) {
+        let end = self.net.now() + span;
+        while self.step(end) {}
+    }
+
+    fn run_until(
+        &mut self,
+        limit: Duration,
+        done: impl Fn(&mut World) -> bool,
+    ) -> Option<Duration> {
+        let start = self.net.now();
+        while !done(self) {
+            if !self.step(start + limit) {
+                return None;
+            }
+        }
+        Some(self.net.now().since(start))
+    }
+
+    fn step(&mut self, end: Time) -> bool {
+        let more = self.net.step(end);
+        while let Some(occurrence) = self.net.sim_mut().poll_event() {
+            let at_server = self.net.id(self.server) == occurrence.node;
+            let node = if at_server { self.server } else { self.client };
+            if let Some(answer) = self.answer(occurrence.event.event) {
+                self.request(node, answer);
+            }
+        }
+        more
+    }
+
+    fn answer(&mut self, event: LocalEvent) -> Option<LocalRequest> {
+        match event {
+            LocalEvent::Chunk(chunk) => {
+                (self.content).check(chunk.index, chunk.chunk_log2, &chunk.data);
+                self.received += chunk.data.len();
+                Some(LocalRequest::Consumed {
+                    request: chunk.request,
+                })
+            }
+            LocalEvent::Read {
+                read,
+                index,
+                chunk_log2,
+                ..
+            } => {
+                let chunk = self.content.read(index, chunk_log2);
+                Some(LocalRequest::ReadDone { read, chunk })
+            }
+            LocalEvent::Complete { .. } => {
+                self.complete = Some(self.net.now());
+                None
+            }
+            LocalEvent::Failed { request, reason } => panic!("{request}: {reason:?}"),
+            _ => None,
+        }
+    }
+
+    /// A link between routers fails for good: `wire` is its number.
+    fn cut(&mut self, wire: usize) {
+        assert!(wire < self.wires);
+        // The links to the name server are the first ones.
+        let link = (self.routers + wire) as u8;
+        self.net.strike(&Fault::Outage {
+            link,
+            directions: 3,
+            lasts: FOR_GOOD,
+        });
+    }
+
+    fn finish(&mut self, limit: Duration) -> Duration {
+        let took = self.run_until(limit, |it| it.complete.is_some());
+        took.unwrap_or_else(|| panic!("{} bytes came", self.received))
+    }
+}
+
+fn ring() -> Vec<Wire> {
+    (0..5).map(|it| wire(it, (it + 1) % 5, 20, 5)).collect()
+}
+
+#[test]
+fn a_transfer_finds_the_other_way_around_a_ring_when_a_link_fails() {
+    let mut world = World::new(5, &ring(), 2, &[]);
+    let took = world.run_until(Duration::from_secs(30), |it| it.cost(0, 2).is_some());
+    println!("first way after {took:?}");
+    world.run(Duration::from_secs(3));
+    for to in 1..5 {
+        println!("0 to {to}: {:?}", world.cost(0, to));
+    }
+    let status = world.with_router(0, |router, now| router.status(now));
+    println!("{}", serde_json::to_string_pretty(&status.routing).unwrap());
+    world.begin();
+    world
+        .run_until(Duration::from_secs(10), |it| it.received > 2_000_000)
+        .unwrap();
+    for to in 1..5 {
+        println!("0 to {to}: {:?}", world.cost(0, to));
+    }
+    world.cut(1);
+    let came = world.received;
+    let again = world.run_until(Duration::from_secs(60), |it| it.received > came + 1_000_000);
+    println!("after the failure, a megabyte took {again:?}");
+    let took = world.finish(Duration::from_secs(120));
+    println!("the rest took {took:?}");
+    for to in 1..5 {
+        println!("0 to {to}: {:?}", world.cost(0, to));
+    }
+}
+
+#[test]
+fn a_router_that_restarts_is_found_again() {
+    let mut world = World::new(5, &ring(), 2, &[]);
+    world.run(Duration::from_secs(5));
+    // Its clock is off by an hour from then on.
+    world.net.strike(&Fault::Crash {
+        node: 1,
+        down: Duration::from_secs(5),
+        skew_s: 3600,
+    });
+    world.run(Duration::from_secs(3));
+    let around = world.cost(0, 2).unwrap();
+    world.run(Duration::from_secs(15));
+    let back = world.cost(0, 2).unwrap();
+    assert!(back < around, "{back:?} {around:?}");
+    assert!(world.cost(1, 3).is_some());
+    world.begin();
+    world.finish(Duration::from_secs(30));
+}
+
+#[test]
+fn a_partition_that_heals_is_whole_again() {
+    let line: Vec<Wire> = (0..4).map(|it| wire(it, it + 1, 20, 5)).collect();
+    let mut world = World::new(5, &line, 4, &[]);
+    world.run(Duration::from_secs(5));
+    assert!(world.cost(0, 4).is_some());
+    world.net.strike(&Fault::Outage {
+        link: 5 + 1,
+        directions: 3,
+        lasts: Duration::from_secs(20),
+    });
+    world.run(Duration::from_secs(10));
+    assert_eq!(world.cost(0, 4), None);
+    assert!(world.cost(0, 1).is_some());
+    world.begin();
+    world.finish(Duration::from_secs(60));
+    assert!(world.cost(0, 4).is_some());
+}
+
+#[test]
+fn a_router_that_no_configuration_names_is_not_heard() {
+    let line = [wire(0, 1, 20, 5), wire(1, 2, 20, 5)];
+    let mut world = World::new(3, &line, 1, &[(1, 2)]);
+    world.run(Duration::from_secs(10));
+    assert!(world.cost(0, 1).is_some());
+    assert_eq!(world.cost(0, 2), None);
+    assert_eq!(world.cost(1, 2), None);
+    let drops = world.with_router(1, |router, now| router.status(now).counters.drops);
+    let stranger = drops.iter().find(|(why, _)| **why == "routing-stranger");
+    assert!(stranger.is_some_and(|(_, count)| *count > 0), "{drops:?}");
+}

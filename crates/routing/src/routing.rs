@@ -1,0 +1,585 @@
+//! The routing of one router: its database, its neighbours, and the ways that follow from both.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use serde::Serialize;
+use whimbrel_core::{Deadline, Guid, KeyPair, Limit, Meter, Time};
+
+use crate::announcement::{Announcement, Edition, Link, MAX_LINKS};
+use crate::cost::{Cost, LinkSample};
+use crate::database::{Database, Offered};
+use crate::graph::{Graph, Metric, Reach};
+use crate::message::Message;
+use crate::neighbour::Neighbour;
+
+/// How long an announcement counts without a newer one.
+const LEASE: Duration = Duration::from_secs(600);
+/// A third of it: two renewals may be lost.
+const RENEWAL: Duration = Duration::from_secs(200);
+/// How often periodic work is looked for. The driver measures the links as often.
+const TICK: Duration = Duration::from_millis(500);
+/// A neighbour is told of the state of the database at this interval, ...
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// ... and this time after a change.
+const AFTER_CHANGE: Duration = Duration::from_millis(500);
+/// Databases that differ for this long are compared: what is being flooded has come by then.
+const COMPARED_AFTER: Duration = Duration::from_secs(1);
+/// Ways are computed this time after the first change of several, ...
+const FIRST_DELAY: Duration = Duration::from_millis(10);
+/// ... later while changes continue.
+const MAX_DELAY: Duration = Duration::from_millis(320);
+/// After this time without a change the first delay counts again.
+const QUIET: Duration = Duration::from_secs(2);
+/// Announcements of this router's own links.
+const OWN: Limit = Limit {
+    at_once: 16,
+    per_second: 2,
+};
+/// Announcements in an answer to a list; the next list brings the rest.
+const MAX_ANSWER: usize = 256;
+/// Answers to a list, or questions, to one neighbour are this far apart.
+const LIST_INTERVAL: Duration = Duration::from_millis(400);
+
+/// Why a message is dropped, as a counter's name.
+pub type Dropped = &'static str;
+
+/// A next hop towards a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// The neighbour.
+    pub neighbour: Guid,
+    /// The cost of the whole way, as the announcements say.
+    pub cost: Cost,
+}
+
+/// Counters since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RoutingCounters {
+    /// Announcements of this router.
+    pub originated: u64,
+    /// New announcements of other routers.
+    pub accepted: u64,
+    /// Announcements passed on, one for each neighbour.
+    pub flooded: u64,
+    /// Times that the shortest paths were computed.
+    pub computed: u64,
+    /// Messages to neighbours, and their octets.
+    pub messages_sent: u64,
+    /// See [`messages_sent`](RoutingCounters::messages_sent).
+    pub octets_sent: u64,
+}
+
+/// A router as the database has it.
+#[derive(Clone, Debug, Serialize)]
+pub struct RouterStatus {
+    /// Its name.
+    pub router: Guid,
+    /// The number of its announcement.
+    pub sequence: u64,
+    /// Its neighbours with the cost of the links, in microseconds; none while a link is down.
+    pub links: Vec<(Guid, Option<u32>)>,
+    /// The cost of the shortest path, in microseconds; none if it is out of reach.
+    pub cost_us: Option<u32>,
+    /// The usual cost, with the share of time that links are down.
+    pub usual_us: Option<u32>,
+    /// The next hops, best first.
+    pub ways: Vec<WayStatus>,
+}
+
+/// A neighbour as a way to a router.
+#[derive(Clone, Debug, Serialize)]
+pub struct WayStatus {
+    /// The neighbour.
+    pub neighbour: Guid,
+    /// The cost of the way by it, in microseconds; none if the database has no path by it.
+    pub cost_us: Option<u32>,
+    /// The distance that the neighbour tells, in microseconds.
+    pub told_us: Option<u32>,
+    /// Why it is used or not.
+    pub why: &'static str,
+}
+
+/// The routing of one router. Owns no port: messages go to neighbours by their names.
+#[derive(Debug)]
+pub struct Routing {
+    keys: KeyPair,
+    own: Guid,
+    sequence: u64,
+    announced: Vec<Link>,
+    renew_at: Time,
+    originations: Meter,
+    database: Database,
+    neighbours: BTreeMap<Guid, Neighbour>,
+    // This router's distances, as it tells them.
+    distances: Arc<Reach>,
+    usual: Reach,
+    ways: BTreeMap<Guid, Vec<Way>>,
+    outgoing: VecDeque<(Guid, Message)>,
+    tick_at: Time,
+    compute_at: Option<Time>,
+    delay: Duration,
+    changed_at: Time,
+    has_changed: bool,
+    counters: RoutingCounters,
+}
+
+impl Routing {
+    /// Returns the routing of the router with these keys, without neighbours.
+    pub fn new(now: Time, keys: KeyPair) -> Routing {
+        let own = keys.guid();
+        let mut routing = Routing {
+            keys,
+            own,
+            sequence: 0,
+            announced: Vec::new(),
+            renew_at: now,
+            originations: Meter::default(),
+            database: Database::new(own),
+            neighbours: BTreeMap::new(),
+            distances: Arc::default(),
+            usual: Reach::new(),
+            ways: BTreeMap::new(),
+            outgoing: VecDeque::new(),
+            tick_at: now + TICK,
+            compute_at: None,
+            delay: FIRST_DELAY,
+            changed_at: now,
+            has_changed: false,
+            counters: RoutingCounters::default(),
+        };
+        routing.originate(now);
+        routing
+    }
+
+    /// A neighbour is up; `is_new_run`: for the first time, or after it lost what it knew.
+    pub fn handle_up(&mut self, now: Time, name: Guid, is_new_run: bool) {
+        if !self.neighbours.contains_key(&name) {
+            if self.neighbours.len() >= MAX_LINKS || name == self.own {
+                return;
+            }
+            self.neighbours.insert(name, Neighbour::new(now));
+        }
+        let Some(neighbour) = self.neighbours.get_mut(&name) else {
+            return;
+        };
+        let was_up = core::mem::replace(&mut neighbour.up, true);
+        if is_new_run {
+            if was_up {
+                neighbour.link.note_failure(now);
+            }
+            neighbour.restart(now);
+        } else if was_up {
+            return;
+        }
+        neighbour.state_at = now;
+        self.send(name, Message::List(self.database.list()));
+        self.update_links(now);
+        // It may act on distances that it holds from before.
+        self.find_ways(now);
+    }
+
+    /// A neighbour does not respond any more. What it may hold of this router's distances is
+    /// remembered: it may come back without having noticed.
+    pub fn handle_down(&mut self, now: Time, name: &Guid) {
+        let Some(neighbour) = self.neighbours.get_mut(name).filter(|it| it.up) else {
+            return;
+        };
+        neighbour.up = false;
+        neighbour.link.note_failure(now);
+        self.update_links(now);
+        self.find_ways(now);
+    }
+
+    /// Takes a measurement of the link to a neighbour.
+    pub fn note_link(&mut self, now: Time, name: &Guid, sample: &LinkSample) {
+        if let Some(neighbour) = self.neighbours.get_mut(name).filter(|it| it.up)
+            && neighbour.link.note(now, sample)
+        {
+            self.update_links(now);
+        }
+    }
+
+    /// Returns the neighbours that are up.
+    pub fn neighbours(&self) -> impl Iterator<Item = &Guid> {
+        self.neighbours
+            .iter()
+            .filter(|(_, it)| it.up)
+            .map(|(name, _)| name)
+    }
+
+    /// Handles a message of a neighbour that has proven its name.
+    pub fn handle_message(
+        &mut self,
+        now: Time,
+        from: Guid,
+        message: Message,
+    ) -> Result<(), Dropped> {
+        let Some(neighbour) = self.neighbours.get_mut(&from).filter(|it| it.up) else {
+            return Err("routing-stranger");
+        };
+        if !core::mem::replace(&mut neighbour.talks, true) {
+            self.update_links(now);
+            self.change(now);
+        }
+        match message {
+            Message::Announce { left, announcement } => {
+                return self.handle_announcement(now, from, announcement, left);
+            }
+            Message::List(list) => self.handle_list(now, from, &list),
+            Message::Distances(distances) => {
+                if let Some(neighbour) = self.neighbours.get_mut(&from) {
+                    neighbour.handle_distances(distances);
+                    let state = neighbour.state(self.database.digest());
+                    self.send(from, Message::State(state));
+                }
+                self.find_ways(now);
+            }
+            Message::State(state) => {
+                if let Some(neighbour) = self.neighbours.get_mut(&from) {
+                    neighbour.handle_state(&state);
+                    neighbour.differs_since = match state.digest == self.database.digest() {
+                        true => None,
+                        false => neighbour.differs_since.or(Some(now)),
+                    };
+                }
+                self.tell_distances(now);
+            }
+        }
+        Ok(())
+    }
+
+    fn handle_announcement(
+        &mut self,
+        now: Time,
+        from: Guid,
+        announcement: Announcement,
+        left: Duration,
+    ) -> Result<(), Dropped> {
+        let (origin, sequence) = (announcement.origin(), announcement.sequence());
+        match self.database.offer(now, from, announcement, left) {
+            Offered::New => {
+                self.counters.accepted += 1;
+                self.flood(now, origin, Some(from));
+                self.change(now);
+            }
+            Offered::Known => {}
+            Offered::Older => self.send_announcement(now, from, &origin),
+            Offered::Own => {
+                self.sequence = self.sequence.max(sequence);
+                self.originate(now);
+            }
+            Offered::Refused(why) => return Err(why),
+        }
+        Ok(())
+    }
+
+    /// Sends a neighbour what its list lacks, and asks for what is lacking here.
+    fn handle_list(&mut self, now: Time, from: Guid, list: &[(Guid, Edition)]) {
+        let (newer, lacks) = self.database.compare(list);
+        for name in newer.iter().take(MAX_ANSWER) {
+            self.send_announcement(now, from, name);
+        }
+        if lacks {
+            self.ask(now, from);
+        }
+    }
+
+    fn ask(&mut self, now: Time, name: Guid) {
+        if let Some(neighbour) = self.neighbours.get_mut(&name)
+            && neighbour
+                .listed_at
+                .is_none_or(|at| now.since(at) >= LIST_INTERVAL)
+        {
+            neighbour.listed_at = Some(now);
+            self.send(name, Message::List(self.database.list()));
+        }
+    }
+
+    fn send(&mut self, to: Guid, message: Message) {
+        self.counters.messages_sent += 1;
+        self.outgoing.push_back((to, message));
+    }
+
+    fn send_announcement(&mut self, now: Time, to: Guid, origin: &Guid) {
+        let left = self.database.left(now, origin);
+        if let Some(announcement) = self.database.get(origin).cloned()
+            && left > Duration::from_millis(1)
+        {
+            self.send(to, Message::Announce { left, announcement });
+        }
+    }
+
+    /// Sends a router's announcement to all neighbours but the one that it came from.
+    fn flood(&mut self, now: Time, origin: Guid, from: Option<Guid>) {
+        let talking = self.neighbours.iter().filter(|(_, it)| it.counts());
+        let others = talking
+            .map(|(name, _)| *name)
+            .filter(|name| Some(*name) != from);
+        for name in others.collect::<Vec<_>>() {
+            self.counters.flooded += 1;
+            self.send_announcement(now, name, &origin);
+        }
+    }
+
+    /// Announces this router's links if they have changed.
+    fn update_links(&mut self, now: Time) {
+        let links = self.own_links(now);
+        if links != self.announced && self.originations.admits(now, OWN) {
+            self.announced = links;
+            self.originate(now);
+        }
+    }
+
+    fn own_links(&mut self, now: Time) -> Vec<Link> {
+        let links = self.neighbours.iter_mut().map(|(name, neighbour)| Link {
+            to: *name,
+            cost: match neighbour.is_usable(now) {
+                true => neighbour.link.announced(),
+                false => Cost::NEVER,
+            },
+            usual: neighbour.link.usual(),
+        });
+        let counts = |link: &Link| link.cost.is_finite() || link.usual.is_finite();
+        links.filter(counts).collect()
+    }
+
+    fn originate(&mut self, now: Time) {
+        self.sequence = self.sequence.saturating_add(1);
+        let links = self.announced.clone();
+        let announcement = Announcement::sign(&self.keys, self.sequence, LEASE, links);
+        self.database.put_own(now, announcement);
+        self.renew_at = now + RENEWAL;
+        self.counters.originated += 1;
+        self.flood(now, self.own, None);
+        self.change(now);
+    }
+
+    /// The database has changed: the ways are computed soon, together for several changes.
+    fn change(&mut self, now: Time) {
+        if now.since(self.changed_at) >= QUIET {
+            self.delay = FIRST_DELAY;
+        }
+        self.changed_at = now;
+        for neighbour in self.neighbours.values_mut() {
+            neighbour.state_at = neighbour.state_at.min(now + AFTER_CHANGE);
+        }
+        if self.compute_at.is_none() {
+            self.compute_at = Some(now + self.delay);
+            self.delay = (self.delay * 2).min(MAX_DELAY);
+        }
+    }
+
+    /// Computes the shortest paths, and tells the neighbours.
+    fn compute(&mut self, now: Time) {
+        self.compute_at = None;
+        self.counters.computed += 1;
+        let graph = Graph::of(&self.database, Metric::Now);
+        self.distances = Arc::new(graph.distances(&self.own));
+        for (name, neighbour) in &mut self.neighbours {
+            neighbour.computed = match neighbour.counts() {
+                true => graph.distances(name),
+                false => Reach::new(),
+            };
+        }
+        self.usual = Graph::of(&self.database, Metric::Usual).distances(&self.own);
+        self.tell_distances(now);
+    }
+
+    fn tell_distances(&mut self, now: Time) {
+        let own = Arc::clone(&self.distances);
+        let neighbours = self.neighbours.iter_mut();
+        let next = neighbours.filter_map(|(name, it)| Some((*name, it.next_distances(now, &own)?)));
+        for (name, distances) in next.collect::<Vec<_>>() {
+            self.send(name, Message::Distances(distances));
+        }
+        // What was told bounds what a neighbour's distance may be.
+        self.find_ways(now);
+    }
+
+    /// Returns the bound below which a neighbour's distance must be: the smallest distance of this
+    /// router that a neighbour may hold.
+    fn bound(&self, destination: &Guid) -> Cost {
+        let holders = self.neighbours.values().filter(|it| it.counts());
+        let held = holders.map(|it| it.may_hold(destination));
+        held.min().unwrap_or(Cost::NEVER)
+    }
+
+    /// Finds the next hops of all destinations.
+    fn find_ways(&mut self, now: Time) {
+        let mut ways: BTreeMap<Guid, Vec<Way>> = BTreeMap::new();
+        let usable = || self.neighbours.iter().filter(|(_, it)| it.is_usable(now));
+        for destination in self.distances.keys().filter(|it| **it != self.own) {
+            let bound = self.bound(destination);
+            let feasible = usable().filter_map(|(name, neighbour)| {
+                let told = *neighbour.told.get(destination)?;
+                let further = *neighbour.computed.get(destination)?;
+                (told < bound).then(|| Way {
+                    neighbour: *name,
+                    cost: neighbour.link.announced().plus(further),
+                })
+            });
+            let mut feasible: Vec<Way> = feasible.collect();
+            feasible.sort_by_key(|way| (way.cost, way.neighbour));
+            if !feasible.is_empty() {
+                ways.insert(*destination, feasible);
+            }
+        }
+        if ways != self.ways {
+            self.ways = ways;
+            self.has_changed = true;
+        }
+    }
+
+    /// Handles due deadlines.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.tick_at <= now {
+            self.tick_at = now + TICK;
+            self.tick(now);
+        }
+        if self.compute_at.is_some_and(|at| at <= now) {
+            self.compute(now);
+        }
+    }
+
+    fn tick(&mut self, now: Time) {
+        if self.database.expire(now) {
+            self.change(now);
+        }
+        for neighbour in self.neighbours.values_mut() {
+            neighbour.link.note_time(now, neighbour.up);
+        }
+        self.neighbours
+            .retain(|_, it| it.up || it.link.is_remembered(now));
+        let was = self.announced.clone();
+        self.update_links(now);
+        if self.announced != was {
+            self.find_ways(now);
+        }
+        if self.renew_at <= now {
+            self.originate(now);
+        }
+        let digest = self.database.digest();
+        let mut messages = Vec::new();
+        let mut differing = Vec::new();
+        for (name, neighbour) in &mut self.neighbours {
+            if let Some(distances) = neighbour.repeated(now) {
+                messages.push((*name, Message::Distances(distances)));
+            }
+            if neighbour.greets_again(now) {
+                differing.push(*name);
+            }
+            if !neighbour.counts() {
+                continue;
+            }
+            if neighbour.state_at <= now {
+                neighbour.state_at = now + HEARTBEAT;
+                messages.push((*name, Message::State(neighbour.state(digest))));
+            }
+            let is_late = |since: &mut Time| now.since(*since) >= COMPARED_AFTER;
+            if neighbour.differs_since.take_if(is_late).is_some() {
+                differing.push(*name);
+            }
+        }
+        messages
+            .into_iter()
+            .for_each(|(name, message)| self.send(name, message));
+        differing.into_iter().for_each(|name| self.ask(now, name));
+        self.tell_distances(now);
+    }
+
+    /// Returns the next message to a neighbour.
+    pub fn poll_message(&mut self) -> Option<(Guid, Message)> {
+        self.outgoing.pop_front()
+    }
+
+    /// Returns when [`handle_timeout`](Routing::handle_timeout) is due.
+    pub fn poll_timeout(&self) -> Deadline {
+        match self.compute_at {
+            Some(at) if at < self.tick_at => Deadline::new(at, "shortest paths"),
+            _ => Deadline::new(self.tick_at, "state of the routing"),
+        }
+    }
+
+    /// Returns true if next hops have changed since the last call.
+    pub fn take_changed(&mut self) -> bool {
+        core::mem::take(&mut self.has_changed)
+    }
+
+    /// Returns the next hops to a router, best first.
+    pub fn ways(&self, to: &Guid) -> &[Way] {
+        self.ways.get(to).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the cost of the best way that is in use.
+    pub fn cost(&self, to: &Guid) -> Option<Cost> {
+        match *to == self.own {
+            true => Some(Cost::ZERO),
+            false => self.ways(to).first().map(|way| way.cost),
+        }
+    }
+
+    /// Returns the cost of the usual way, with the share of time that links are down.
+    pub fn usual_cost(&self, to: &Guid) -> Option<Cost> {
+        self.usual.get(to).copied()
+    }
+
+    /// Returns true if the best way costs more than `times` as much as the usual one.
+    pub fn is_unusual(&self, to: &Guid, times: u32) -> bool {
+        let now = self.cost(to).zip(self.usual_cost(to));
+        now.is_some_and(|(now, usual)| now.0 > usual.0.saturating_mul(times))
+    }
+
+    /// Returns true if this router is announced.
+    pub fn knows(&self, router: &Guid) -> bool {
+        self.database.get(router).is_some()
+    }
+
+    /// Returns the counters.
+    pub fn counters(&self) -> RoutingCounters {
+        self.counters
+    }
+
+    /// Returns all routers that are announced, but this one.
+    pub fn status(&self, now: Time) -> Vec<RouterStatus> {
+        let others = self.database.iter().filter(|it| it.origin() != self.own);
+        others.map(|it| self.status_of(now, it)).collect()
+    }
+
+    fn status_of(&self, now: Time, announcement: &Announcement) -> RouterStatus {
+        let router = announcement.origin();
+        let finite = |cost: Cost| cost.is_finite().then_some(cost.0);
+        let bound = self.bound(&router);
+        let mut ways: Vec<WayStatus> = Vec::new();
+        for (name, neighbour) in self.neighbours.iter().filter(|(_, it)| it.counts()) {
+            let told = neighbour.told.get(&router).copied();
+            let further = neighbour.computed.get(&router);
+            let cost = further.map(|it| neighbour.link.announced().plus(*it));
+            let why = match (told, further) {
+                _ if !neighbour.is_usable(now) => "link-held-down",
+                (None, _) => "neighbour-has-no-way",
+                (_, None) => "not-announced",
+                (Some(told), _) if told >= bound => "could-loop",
+                _ if self.ways(&router).first().map(|it| it.neighbour) == Some(*name) => "best",
+                _ => "alternate",
+            };
+            ways.push(WayStatus {
+                neighbour: *name,
+                cost_us: cost.and_then(finite),
+                told_us: told.and_then(finite),
+                why,
+            });
+        }
+        ways.sort_by_key(|way| (way.cost_us.unwrap_or(u32::MAX), way.neighbour));
+        let links = announcement.links().iter();
+        RouterStatus {
+            router,
+            sequence: announcement.sequence(),
+            links: links.map(|link| (link.to, finite(link.cost))).collect(),
+            cost_us: self.distances.get(&router).copied().and_then(finite),
+            usual_us: self.usual.get(&router).copied().and_then(finite),
+            ways,
+        }
+    }
+}
