@@ -51,6 +51,7 @@ pub fn router_config(plan: &MobilityFirstPlan, start: &Start) -> RouterConfig {
 /// Returns a plan's router.
 pub fn router(plan: &MobilityFirstPlan, start: Start) -> Router {
     let mut router = Router::new(router_config(plan, &start), start.rng);
+    router.register_itself(start.keys);
     for (number, pacing) in pacings(&plan.links) {
         router.set_pacing(number, pacing.into());
     }

@@ -44,6 +44,7 @@ mod holders;
 mod hostile;
 mod names;
 mod notices;
+mod own_record;
 mod parting;
 mod pauses;
 mod proxy;
@@ -67,7 +68,7 @@ use whimbrel_core::{
     Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortOrigin, PortRequest, PortToken,
     Recent, SeededRng, Time, TimerQueue, Transmit, WallClock,
 };
-use whimbrel_gnrs::{Lookup, Record, Resolver, ResolverConfig, ResolverEvent};
+use whimbrel_gnrs::{KeyPair, Lookup, Record, Resolver, ResolverConfig, ResolverEvent};
 use whimbrel_link::Pacing;
 
 use crate::chunk::{Chunk, Flow, Message};
@@ -83,6 +84,7 @@ pub use config::{NextHop, ProxyPolicy, Route, RouterConfig};
 use effects::{Action, Effects};
 use holders::Holders;
 use names::{Names, PART_INTERVAL};
+use own_record::OwnRecord;
 use proxy::Proxy;
 use retry::Review;
 use routes::Routes;
@@ -109,6 +111,8 @@ enum Timer {
     Parked,
     /// Records are registered again with a name server that has lost them.
     RegisterAgain,
+    /// The router's own record is registered.
+    OwnRecord,
     /// A destination that is followed may be idle.
     Followed,
     /// The pass over destinations of stored chunks goes on.
@@ -120,6 +124,7 @@ pub struct Router {
     config: RouterConfig,
     links: Links,
     names: Names,
+    own_record: OwnRecord,
     attachments: Attachments,
     // Neighbours that have been told that a host is elsewhere, and by which version of its record.
     corrected: Recent<(PortId, Guid), u64>,
@@ -168,6 +173,7 @@ impl Router {
         Router {
             links,
             names: Names::new(resolver, has_service, config.wall, &mut rng),
+            own_record: OwnRecord::default(),
             attachments: Attachments::new(config.guid, config.wall),
             corrected: Recent::new(hearsay::MAX_CORRECTED),
             moved: Recent::new(hearsay::MAX_CORRECTED),
@@ -217,6 +223,11 @@ impl Router {
     /// in routes are believed anyway.
     pub fn believe(&mut self, router: Guid) {
         self.sources.believe(router);
+    }
+
+    /// Registers this router's own name with the name service from now on. `keys` are those of its name.
+    pub fn register_itself(&mut self, keys: KeyPair) {
+        self.own_record.sign_with(keys);
     }
 
     /// Returns the router's GUID.
@@ -405,8 +416,12 @@ impl Router {
             ResolverEvent::Forgot => {
                 self.names.begin_again();
                 self.timers.set_earlier(Timer::RegisterAgain, now);
+                self.timers.set_earlier(Timer::OwnRecord, now);
             }
             ResolverEvent::Refused { guid, code } => {
+                if let Some(next) = self.own_record.note_refused(now, &guid, code) {
+                    self.timers.set_earlier(Timer::OwnRecord, next);
+                }
                 self.attachments
                     .report_refused(guid, code, &mut self.effects)
             }
@@ -450,6 +465,13 @@ impl Router {
                 if (self.names).register_again(now, |guid| attachments.is_here(guid)) {
                     let next = now + PART_INTERVAL;
                     self.timers.set_earlier(Timer::RegisterAgain, next);
+                }
+            }
+            Timer::OwnRecord => {
+                let now_ms = self.config.wall.unix_millis(now);
+                if let Some((record, next)) = self.own_record.renew(now, now_ms) {
+                    self.names.resolver.insert(now, record);
+                    self.timers.set(Timer::OwnRecord, next);
                 }
             }
             Timer::Followed => {
@@ -567,6 +589,7 @@ impl Machine for Router {
                 && self.config.name_servers.contains(&link)
             {
                 self.names.resolver.add_server(port);
+                self.timers.set_earlier(Timer::OwnRecord, now);
             }
         }
         if self.programs.has(port) {
@@ -640,6 +663,7 @@ impl Machine for Router {
                     Timer::Holds => "flows that are held back",
                     Timer::Parked => "chunks of sources that are not proven",
                     Timer::RegisterAgain => "records to register again",
+                    Timer::OwnRecord => "the router's own record",
                     Timer::Followed => "an idle destination",
                     Timer::Review => "destinations that are left to be looked at",
                 },
