@@ -13,7 +13,7 @@ mod suite;
 
 use std::time::{Duration, Instant};
 
-use servers::Cluster;
+use servers::{Cluster, Security};
 use suite::{Bench, EPOCH, binding, keys, provider, put, visible};
 use whimbrel_core::Guid;
 use whimbrel_gnrs::store::{Outcome, PutResult, Refusal, Reply, Request, StoreEvent};
@@ -165,15 +165,14 @@ fn version_after_failover(max_replayed: usize) -> u64 {
     let (primary, replicas) = cluster.of_slot(slot(&name), 0);
     let replica = replicas[0];
     cluster.until("it is copied", |it| {
-        let size = |number: usize| it.cli(it.nodes[number].port, &["DBSIZE"]);
+        let size = |number: usize| it.ask(number, &["DBSIZE"]);
         size(replica) == size(primary)
     });
     // The replica does not hear of the second version: that is lost with the primary.
     cluster.stop(replica, true);
     cluster.until("it hears nothing", |it| {
-        let port = it.nodes[primary].port;
-        it.cli(port, &["CLIENT", "KILL", "TYPE", "replica"]);
-        it.cli(port, &["INFO", "replication"])
+        it.ask(primary, &["CLIENT", "KILL", "TYPE", "replica"]);
+        it.ask(primary, &["INFO", "replication"])
             .contains("connected_slaves:0")
     });
     assert_eq!(
@@ -184,8 +183,7 @@ fn version_after_failover(max_replayed: usize) -> u64 {
     cluster.stop(replica, false);
     let mut other = open(config(&cluster));
     cluster.until("the replica takes over", |it| {
-        it.cli(it.nodes[replica].port, &["ROLE"])
-            .starts_with("master")
+        it.ask(replica, &["ROLE"]).starts_with("master")
     });
     let version = until("the cluster answers for the name", || {
         let records = read(&mut other, name).ok()?;
@@ -240,7 +238,7 @@ fn no_acknowledged_update_is_missing_after_a_primary_is_killed_under_load() {
             killed = Some(replicas[0]);
         }
         let replica = killed?;
-        let role = cluster.cli(cluster.nodes[replica].port, &["ROLE"]);
+        let role = cluster.ask(replica, &["ROLE"]);
         role.starts_with("master").then_some(version)
     });
     assert!(end > 20);
@@ -354,7 +352,7 @@ fn forge(cluster: &Cluster, record: &Record, head: &str, bytes: &[u8]) {
     let (primary, _) = cluster.of_slot(slot(&name), 0);
     let hex = |bytes: &[u8]| -> String { bytes.iter().map(|it| format!("\\x{it:02x}")).collect() };
     let port = cluster.nodes[primary].port;
-    let keys = cluster.cli(port, &["KEYS", "*"]);
+    let keys = cluster.ask(primary, &["KEYS", "*"]);
     let tag = keys
         .lines()
         .find_map(|it| Some(it.trim_matches('"').split_once('}')?.0.to_owned()));
@@ -406,7 +404,11 @@ fn records_that_are_no_owners_are_not_believed_and_give_way() {
 
 #[test]
 fn a_cluster_that_is_not_for_this_server_is_refused_at_the_start() {
-    let cluster = Cluster::with_password(1, 0, &[], Some("secret"));
+    let security = Security {
+        password: Some("secret"),
+        tls: false,
+    };
+    let cluster = Cluster::secured(1, security);
     drop(open(config(&cluster)));
     for address in ["redis://wrong@", "redis://"] {
         let node = format!("{address}127.0.0.1:{}", cluster.nodes[0].port);
@@ -417,7 +419,75 @@ fn a_cluster_that_is_not_for_this_server_is_refused_at_the_start() {
             "{fault}"
         );
     }
-    cluster.cli(cluster.nodes[0].port, &["SET", "whimbrel-gnrs-format", "2"]);
+    cluster.ask(0, &["SET", "whimbrel-gnrs-format", "2"]);
     let fault = ClusterStore::open(config(&cluster), || {}).unwrap_err();
     assert_eq!(fault, StoreError::Format(2));
+}
+
+#[test]
+fn a_primary_that_is_cut_off_goes_on_writing_and_nothing_of_that_is_lost() {
+    let cluster = Cluster::apart(3, 1);
+    let mut store = open(config(&cluster));
+    let name = keys(1).guid();
+    let first = put_one(&mut store, &binding(1, 1, LONG));
+    assert_eq!(first, Ok(Ok(Outcome::Created)));
+    let (primary, replicas) = cluster.of_slot(slot(&name), 0);
+    let replica = replicas[0];
+    cluster.until("it is copied", |it| {
+        let size = |number: usize| it.ask(number, &["DBSIZE"]);
+        size(replica) == size(primary)
+    });
+    cluster.cut_off(primary, true);
+    // The minority does not know yet that it is one.
+    let second = put_one(&mut store, &binding(1, 2, LONG));
+    assert_eq!(second, Ok(Ok(Outcome::Stored)));
+    cluster.until("the majority chooses the replica", |it| {
+        it.ask(replica, &["ROLE"]).starts_with("master")
+    });
+    let mut other = open(ClusterConfig {
+        address: cluster.address_of(replica).parse().unwrap(),
+        ..config(&cluster)
+    });
+    let version = |store: &mut ClusterStore| Some(read(store, name).ok()?.first()?.version());
+    until("the majority has what the minority wrote", || {
+        version(&mut other).filter(|it| *it == 2)
+    });
+    // Writes go to the majority from now on.
+    until("the name can be written", || {
+        put_one(&mut store, &binding(1, 3, LONG)).ok()?.ok()
+    });
+    cluster.cut_off(primary, false);
+    cluster.until("the former primary gives way", |it| {
+        it.ask(primary, &["ROLE"]).starts_with("slave")
+    });
+    let mut fresh = open(config(&cluster));
+    until("nothing is lost", || {
+        version(&mut fresh).filter(|it| *it == 3)
+    });
+    assert!(store.engine().unwrap().restored > 0);
+}
+
+#[test]
+fn records_are_kept_over_tls_and_a_strange_certificate_is_refused() {
+    let security = Security {
+        password: Some("secret"),
+        tls: true,
+    };
+    let cluster = Cluster::secured(3, security);
+    let with = |root: Option<&[u8]>| ClusterConfig {
+        root_certificates: root.map(<[u8]>::to_vec),
+        ..config(&cluster)
+    };
+    let root = std::fs::read(cluster.root_certificate()).unwrap();
+    let mut store = open(with(Some(&root)));
+    for seed in 1..=10 {
+        let stored = put_one(&mut store, &binding(seed, 1, LONG));
+        assert_eq!(stored, Ok(Ok(Outcome::Created)), "{seed}");
+        let found = read(&mut store, keys(seed).guid());
+        assert_eq!(found, Ok(vec![binding(seed, 1, LONG)]));
+    }
+    // The system's certificates sign none of these nodes: nothing is said to them.
+    let mut other = open(with(None));
+    let fault = read(&mut other, keys(1).guid()).unwrap_err();
+    assert!(matches!(fault, StoreError::Busy(_)), "{fault}");
 }

@@ -12,6 +12,7 @@ mod exchanges;
 mod servers;
 mod transmission;
 
+use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use whimbrel_core::{
@@ -225,6 +226,19 @@ impl Resolver {
     /// Returns the servers in order of preference, for reports.
     pub fn server_status(&self) -> Vec<NameServerStatus> {
         self.servers.status()
+    }
+
+    /// Returns the smoothed round trip to the most preferred server, once it has answered.
+    pub(crate) fn round_trip(&self) -> Option<Duration> {
+        self.servers.get(0)?.rtt.smoothed()
+    }
+
+    /// Measures the round trip to the most preferred server.
+    pub(crate) fn measure(&mut self, now: Time) {
+        self.now = now;
+        if self.servers.get(0).is_some_and(|server| server.up) {
+            self.probe(now, 0);
+        }
     }
 
     /// Returns the counters since the start.

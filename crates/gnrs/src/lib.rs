@@ -7,6 +7,7 @@
 
 pub mod alias;
 pub mod client;
+mod demand;
 pub mod directory;
 mod outbox;
 mod quota;
@@ -19,11 +20,15 @@ pub use client::{
     Answer, Failure, LoneResolver, Lookup, NameServerStatus, Rejection, Resolver, ResolverConfig,
     ResolverCounters, ResolverEvent,
 };
+pub use demand::{Demand, DemandChange};
 pub use quota::Quotas;
 pub use record::{
     Address, DecodeError, Kind, MAX_ADDRESSES, MAX_PROVIDER_LIFETIME_MS, Pointer, Record,
     RecordKey, RecordView, Statement, StatementError, VERSION_BOUND, VerifyError,
 };
-pub use server::{Placement, Server, ServerConfig, ServerCounters, ServerEvent, ServerStatus};
+pub use server::{
+    PeerCounters, PeerStatus, Placement, Server, ServerConfig, ServerCounters, ServerEvent,
+    ServerStatus,
+};
 pub use store::{DiskStore, InPlace, MemoryStore, Store, StoreError, StoreLimits};
 pub use whimbrel_core::identity::{KeyFileError, KeyPair, PublicKey, Signature, SignatureError};

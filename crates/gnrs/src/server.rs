@@ -33,7 +33,7 @@ use budgets::Budgets;
 pub use config::{ServerConfig, ServerCounters, ServerStatus};
 use cookies::{Cookies, Secret};
 use peers::PeerServers;
-pub use peers::Placement;
+pub use peers::{PeerCounters, PeerStatus, Placement};
 use updates::Update;
 use waiting::{Asked, Waiting};
 use watches::Watches;
@@ -148,6 +148,7 @@ impl<S: Store> Server<S> {
             store_works: !self.store_failed,
             engine: self.store.engine(),
             peers: self.peers.status(),
+            of_peers: (!self.peers.is_empty()).then(|| self.peers.counters()),
             counters: self.counters.clone(),
         }
     }

@@ -258,3 +258,80 @@ fn a_name_that_no_server_knows_is_not_found_and_ends_all_questions() {
         world.frames - before
     );
 }
+
+/// Returns a server that has no copy of a name, and the holders of it.
+fn far_from(world: &World, record: &Record) -> (usize, Vec<usize>) {
+    let (holders, others): (Vec<usize>, Vec<usize>) =
+        (0..world.servers.len()).partition(|server| world.has(*server, record));
+    (others[0], holders)
+}
+
+#[test]
+fn a_name_that_is_often_asked_for_elsewhere_is_followed_there() {
+    let mut world = World::new(6, 2);
+    let name = keys(1).guid();
+    world.clients[0].insert(world.now, host(1, 1));
+    world.run(60);
+    let (far, holders) = far_from(&world, &host(1, 1));
+    let followed = |world: &World| -> usize {
+        let status = world.servers[far].status(world.now);
+        status.peers.iter().map(|it| it.followed).sum()
+    };
+    for _ in 0..2 {
+        assert_eq!(world.look_up(far, name), Some(1));
+        world.run(5);
+    }
+    assert_eq!(followed(&world), 0, "asked for twice");
+    for _ in 0..2 {
+        assert_eq!(world.look_up(far, name), Some(1));
+        world.run(5);
+    }
+    assert_eq!(followed(&world), 1);
+    // It is at hand, and news of it come by themselves.
+    let at_hand = |world: &World| {
+        let status = world.servers[far].status(world.now);
+        status.of_peers.unwrap().lookups_at_hand
+    };
+    let before = at_hand(&world);
+    world.insert(holders[0], &host(1, 2));
+    assert_eq!(world.look_up(far, name), Some(2));
+    assert_eq!(at_hand(&world), before + 1);
+    // The holder that it is followed at is lost: the other one knows what is newer.
+    let status = world.servers[far].status(world.now);
+    let at = status.peers.iter().find(|it| it.followed == 1).unwrap();
+    let lost = holders.iter().find(|it| self::name(**it) == at.peer);
+    let lost = *lost.unwrap();
+    let other = *holders.iter().find(|it| **it != lost).unwrap();
+    world.down.insert(lost);
+    world.insert(other, &host(1, 3));
+    world.run(20);
+    assert_eq!(world.look_up(far, name), Some(3));
+    // Nobody asks any longer: it is given up.
+    world.run(600);
+    assert_eq!(followed(&world), 0);
+    assert_eq!(world.look_up(far, name), Some(3));
+}
+
+#[test]
+fn a_client_that_watches_at_a_server_without_a_copy_hears_what_its_server_follows() {
+    let mut world = World::new(6, 2);
+    let name = keys(1).guid();
+    world.clients[0].insert(world.now, host(1, 1));
+    world.run(60);
+    let (far, holders) = far_from(&world, &host(1, 1));
+    for _ in 0..4 {
+        assert_eq!(world.look_up(far, name), Some(1));
+        world.run(5);
+    }
+    let now = world.now;
+    assert!(world.clients[far].watch(now, name));
+    world.run(1);
+    while world.clients[far].poll_event().is_some() {}
+    world.insert(holders[0], &host(1, 2));
+    let events = std::iter::from_fn(|| world.clients[far].poll_event());
+    let versions = events.filter_map(|event| match event {
+        ResolverEvent::Changed { answer, .. } => answer.binding.map(|it| it.version()),
+        _ => None,
+    });
+    assert_eq!(versions.collect::<Vec<_>>(), [2]);
+}

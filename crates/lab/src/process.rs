@@ -173,8 +173,6 @@ fn read_all(stream: Option<impl Read>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Waits until `file` is readable (or has ended), or until `deadline`. Returns false if the
-/// deadline came first.
 /// Memory of the process `pid` by its field in /proc/PID/status (proc_pid_status(5)), such as
 /// `VmRSS:`, in bytes.
 pub fn memory_of(pid: u32, field: &str) -> io::Result<u64> {
@@ -191,12 +189,49 @@ pub fn memory_of(pid: u32, field: &str) -> io::Result<u64> {
     kibibytes.map(|kibibytes| kibibytes << 10).ok_or_else(ended)
 }
 
+/// Fields utime, stime, cutime and cstime after the command's name in /proc/PID/stat
+/// (proc_pid_stat(5)).
+const OWN: [usize; 2] = [11, 12];
+const CHILDREN: [usize; 2] = [13, 14];
+
+/// Processor time of the process `pid` so far, all its threads together.
+pub fn cpu_of_process(pid: u32) -> io::Result<Duration> {
+    cpu_of(&pid.to_string(), OWN)
+}
+
+/// Processor time of all children of this process that were waited for.
+pub fn cpu_of_ended_children() -> io::Result<Duration> {
+    cpu_of("self", CHILDREN)
+}
+
+/// Returns a time that the kernel tells in ticks.
+pub fn from_ticks(ticks: u64) -> Duration {
+    Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+fn cpu_of(process: &str, fields: [usize; 2]) -> io::Result<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+    let unknown = || io::Error::new(io::ErrorKind::InvalidData, "its account has other fields");
+    ticks(&stat, fields).map(from_ticks).ok_or_else(unknown)
+}
+
+fn ticks(stat: &str, fields: [usize; 2]) -> Option<u64> {
+    // The command's name is in parentheses and may contain any characters, parentheses too.
+    let numbers: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    fields
+        .iter()
+        .map(|field| numbers.get(*field)?.parse::<u64>().ok())
+        .sum()
+}
+
 /// Resident memory of the process `pid`, in bytes.
 pub(crate) fn resident_bytes(pid: u32) -> Result<u64, LabError> {
     let action = format!("read the memory of process {pid}");
     memory_of(pid, "VmRSS:").map_err(LabError::system(action))
 }
 
+/// Waits until `file` is readable (or has ended), or until `deadline`. Returns false if the
+/// deadline came first.
 pub(crate) fn wait_readable(file: &impl AsFd, deadline: Instant) -> io::Result<bool> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -209,5 +244,19 @@ pub(crate) fn wait_readable(file: &impl AsFd, deadline: Instant) -> io::Result<b
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_moves_no_field() {
+        let stat = "7 (a) (b) c) S 1 7 7 0 -1 4194560 10 20 0 0 30 40 50 60 20 0 1 0 99 0 0";
+        assert_eq!(ticks(stat, OWN), Some(70));
+        assert_eq!(ticks(stat, CHILDREN), Some(110));
+        assert_eq!(ticks("7 (a) S 1", OWN), None);
+        assert!(cpu_of_process(std::process::id()).is_ok() && cpu_of_ended_children().is_ok());
     }
 }

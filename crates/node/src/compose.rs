@@ -55,8 +55,9 @@ pub fn router(plan: &MobilityFirstPlan, start: Start) -> Router {
     let config = router_config(plan, &start);
     let mut router = Router::new(config, start.rng);
     if plan.routing == RoutingName::Learned {
-        router.learn_ways(start.keys, plan.wait_for_usual);
+        router.learn_ways(start.keys.clone(), plan.wait_for_usual);
     }
+    router.register_itself(start.keys);
     for (number, pacing) in pacings(&plan.links) {
         router.set_pacing(number, pacing.into());
     }

@@ -30,7 +30,7 @@ use serde_json::Value;
 /// Time limit of every wait, far above the usual time on a machine that is not overloaded.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-const METRICS: [&str; 2] = ["--metrics", "127.0.0.1:0"];
+pub(crate) const METRICS: [&str; 2] = ["--metrics", "127.0.0.1:0"];
 
 /// Returns the file of neighbours' names of this run of the tests.
 fn known_peers() -> &'static Path {

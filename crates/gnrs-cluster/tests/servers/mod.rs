@@ -8,11 +8,15 @@
     reason = "a harness, of which each test uses a part"
 )]
 
-use std::net::TcpListener;
+mod partition;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use partition::Partition;
 use tempfile::TempDir;
 
 /// Time within which things must happen. It decides nothing but when a test gives up.
@@ -23,7 +27,16 @@ pub struct Cluster {
     pub nodes: Vec<Node>,
     folder: TempDir,
     options: Vec<String>,
-    password: Option<String>,
+    security: Security,
+    /// Between nodes that can be cut off, each at an address of its own.
+    partition: Option<Partition>,
+}
+
+/// How nodes keep strangers away.
+#[derive(Clone, Copy, Default)]
+pub struct Security {
+    pub password: Option<&'static str>,
+    pub tls: bool,
 }
 
 pub struct Node {
@@ -50,51 +63,122 @@ fn free_port() -> u16 {
 impl Cluster {
     /// Starts `primaries` primaries, each with `replicas` replicas.
     pub fn start(primaries: usize, replicas: usize, options: &[&str]) -> Cluster {
-        Cluster::with_password(primaries, replicas, options, None)
+        Cluster::begin(primaries, replicas, options, Security::default(), None)
     }
 
-    pub fn with_password(
+    pub fn secured(primaries: usize, security: Security) -> Cluster {
+        Cluster::begin(primaries, 0, &[], security, None)
+    }
+
+    /// Starts one whose nodes can be cut off from each other.
+    pub fn apart(primaries: usize, replicas: usize) -> Cluster {
+        let partition = Some(Partition::default());
+        Cluster::begin(primaries, replicas, &[], Security::default(), partition)
+    }
+
+    fn begin(
         primaries: usize,
         replicas: usize,
         options: &[&str],
-        password: Option<&str>,
+        security: Security,
+        partition: Option<Partition>,
     ) -> Cluster {
         let mut cluster = Cluster {
             nodes: Vec::new(),
             folder: tempfile::tempdir().unwrap(),
             options: options.iter().map(|it| (*it).to_owned()).collect(),
-            password: password.map(str::to_owned),
+            security,
+            partition,
         };
+        if security.tls {
+            cluster.certify();
+        }
         for number in 0..primaries * (1 + replicas) {
             let (port, bus) = (free_port(), free_port());
             let process = None;
             cluster.nodes.push(Node { port, bus, process });
+            let (own, told) = (cluster.own_ip(number), cluster.ip(number));
+            if let Some(partition) = &cluster.partition {
+                for port in [port, bus] {
+                    partition.relay(SocketAddr::new(told, port), SocketAddr::new(own, port));
+                }
+            }
             cluster.revive(number);
         }
-        cluster.create(primaries, replicas);
+        cluster.form(primaries, replicas);
         for number in 0..cluster.nodes.len() {
-            let port = cluster.nodes[number].port;
             cluster.until("all nodes agree", |it| {
-                let info = it.cli(port, &["CLUSTER", "INFO"]);
-                let copies = it.cli(port, &["CLUSTER", "NODES"]).matches("slave").count();
+                let info = it.ask(number, &["CLUSTER", "INFO"]);
+                let nodes = it.ask(number, &["CLUSTER", "NODES"]);
                 info.contains("cluster_state:ok")
                     && info.contains("cluster_slots_ok:16384")
-                    && copies == primaries * replicas
+                    && nodes.matches("slave").count() == primaries * replicas
             });
         }
         cluster
     }
 
-    fn create(&self, primaries: usize, replicas: usize) {
-        let first = self.nodes[0].port;
+    /// Returns the address that a node has told to the others.
+    fn ip(&self, number: usize) -> IpAddr {
+        match &self.partition {
+            None => Ipv4Addr::LOCALHOST.into(),
+            Some(_) => Ipv4Addr::new(127, 0, 1, 10 + number as u8).into(),
+        }
+    }
+
+    /// Returns the address from which a node calls others.
+    fn own_ip(&self, number: usize) -> IpAddr {
+        match &self.partition {
+            None => Ipv4Addr::LOCALHOST.into(),
+            Some(_) => Ipv4Addr::new(127, 0, 0, 10 + number as u8).into(),
+        }
+    }
+
+    /// Cuts a node off from all others, or ends that. Clients reach all of them.
+    pub fn cut_off(&self, number: usize, is_cut: bool) {
+        let partition = self.partition.as_ref().unwrap();
+        partition.cut_off([self.ip(number), self.own_ip(number)], is_cut);
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Returns the certificate of whoever has signed those of the nodes.
+    pub fn root_certificate(&self) -> PathBuf {
+        self.file("ca.pem")
+    }
+
+    fn certify(&self) {
+        let openssl = |arguments: &str| {
+            let arguments = arguments.split(' ');
+            let mut command = Command::new("openssl");
+            let done = command.args(arguments).current_dir(self.folder.path());
+            let output = done.output().expect("openssl");
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{said}");
+        };
+        let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+        openssl(&format!(
+            "req -x509 {key} -keyout ca.key -out ca.pem -subj /CN=ca -days 2"
+        ));
+        openssl(&format!(
+            "req {key} -keyout node.key -out node.csr -subj /CN=node"
+        ));
+        std::fs::write(self.file("names"), "subjectAltName=IP:127.0.0.1\n").unwrap();
+        openssl(
+            "x509 -req -in node.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out node.pem",
+        );
+    }
+
+    fn form(&self, primaries: usize, replicas: usize) {
         if primaries == 1 {
-            let said = self.cli(first, &["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+            let said = self.ask(0, &["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
             assert!(said.contains("OK"), "{said}");
             return;
         }
         let mut create = vec!["--cluster".to_owned(), "create".into()];
-        let nodes = self.nodes.iter();
-        create.extend(nodes.map(|it| format!("127.0.0.1:{}", it.port)));
+        create.extend(self.places());
         let replicas = replicas.to_string();
         create.extend([
             "--cluster-replicas".into(),
@@ -102,42 +186,59 @@ impl Cluster {
             "--cluster-yes".into(),
         ]);
         let create: Vec<&str> = create.iter().map(String::as_str).collect();
-        let said = self.cli(first, &create);
+        let said = self.ask(0, &create);
         assert!(said.contains("All 16384 slots covered"), "{said}");
+    }
+
+    fn places(&self) -> impl Iterator<Item = String> + '_ {
+        let nodes = self.nodes.iter().enumerate();
+        nodes.map(|(number, it)| format!("{}:{}", self.ip(number), it.port))
     }
 
     /// Returns the address for a name server.
     pub fn address(&self) -> String {
-        let nodes = self.nodes.iter().map(|it| format!("127.0.0.1:{}", it.port));
-        let password = self.password.as_ref().map(|it| format!(":{it}@"));
-        let nodes: Vec<String> = nodes.collect();
-        format!(
-            "redis://{}{}",
-            password.unwrap_or_default(),
-            nodes.join(",")
-        )
+        let places: Vec<String> = self.places().collect();
+        self.address_with(&places.join(","))
+    }
+
+    /// The same with one node.
+    pub fn address_of(&self, number: usize) -> String {
+        self.address_with(&self.places().nth(number).unwrap())
+    }
+
+    fn address_with(&self, places: &str) -> String {
+        let scheme = if self.security.tls { "rediss" } else { "redis" };
+        let password = self.security.password.map(|it| format!(":{it}@"));
+        format!("{scheme}://{}{places}", password.unwrap_or_default())
     }
 
     /// Starts a node, again if it was killed. It is empty, and knows who it is.
     pub fn revive(&mut self, number: usize) {
         let folder = self.folder.path().join(number.to_string());
         std::fs::create_dir_all(&folder).unwrap();
+        let (own, told) = (self.own_ip(number).to_string(), self.ip(number).to_string());
+        let (certificate, key, root) = (
+            self.file("node.pem"),
+            self.file("node.key"),
+            self.root_certificate(),
+        );
+        let security = self.security;
         let node = &mut self.nodes[number];
         let mut command = Command::new("redis-server");
-        command.args([
-            "--port",
-            &node.port.to_string(),
-            "--cluster-port",
-            &node.bus.to_string(),
-        ]);
-        command.args([
-            "--bind",
-            "127.0.0.1",
-            "--cluster-enabled",
-            "yes",
-            "--save",
-            "",
-        ]);
+        let port = node.port.to_string();
+        match security.tls {
+            false => drop(command.args(["--port", &port])),
+            true => {
+                command.args(["--port", "0", "--tls-port", &port, "--tls-cluster", "yes"]);
+                command.args(["--tls-replication", "yes", "--tls-auth-clients", "no"]);
+                command.arg("--tls-cert-file").arg(certificate);
+                command.arg("--tls-key-file").arg(key);
+                command.arg("--tls-ca-cert-file").arg(root);
+            }
+        }
+        command.args(["--cluster-port", &node.bus.to_string(), "--bind", &own]);
+        command.args(["--bind-source-addr", &own, "--cluster-announce-ip", &told]);
+        command.args(["--cluster-enabled", "yes", "--save", ""]);
         command.args([
             "--cluster-node-timeout",
             "3000",
@@ -151,7 +252,7 @@ impl Cluster {
             "0",
         ]);
         command.arg("--dir").arg(&folder);
-        if let Some(password) = &self.password {
+        if let Some(password) = security.password {
             command.args(["--requirepass", password, "--masterauth", password]);
         }
         command.args(&self.options);
@@ -165,23 +266,24 @@ impl Cluster {
                 .spawn()
                 .expect("redis-server (scripts/setup --check)"),
         );
-        let port = node.port;
-        self.until("it listens", |it| it.cli(port, &["PING"]).contains("PONG"));
+        self.until("it listens", |it| {
+            it.ask(number, &["PING"]).contains("PONG")
+        });
     }
 
     /// `redis-cli` with a node. Returns what it prints.
-    pub fn cli(&self, port: u16, arguments: &[&str]) -> String {
+    pub fn ask(&self, number: usize, arguments: &[&str]) -> String {
         // A node that is stopped does not answer.
         let mut command = Command::new("timeout");
-        command.args([
-            "20",
-            "redis-cli",
-            "-h",
-            "127.0.0.1",
-            "-p",
-            &port.to_string(),
-        ]);
-        if let Some(password) = &self.password {
+        command.args(["20", "redis-cli", "-h", &self.ip(number).to_string()]);
+        command.args(["-p", &self.nodes[number].port.to_string()]);
+        if self.security.tls {
+            command
+                .arg("--tls")
+                .arg("--cacert")
+                .arg(self.root_certificate());
+        }
+        if let Some(password) = self.security.password {
             command.args(["--no-auth-warning", "-a", password]);
         }
         let output = command.args(arguments).output().expect("redis-cli");
@@ -189,8 +291,10 @@ impl Cluster {
     }
 
     pub fn on_all(&self, arguments: &[&str]) {
-        for node in self.nodes.iter().filter(|it| it.process.is_some()) {
-            self.cli(node.port, arguments);
+        for number in 0..self.nodes.len() {
+            if self.nodes[number].process.is_some() {
+                self.ask(number, arguments);
+            }
         }
     }
 
@@ -198,14 +302,14 @@ impl Cluster {
     pub fn primaries(&self) -> Vec<usize> {
         let is_primary = |number: &usize| {
             let node = &self.nodes[*number];
-            node.process.is_some() && self.cli(node.port, &["ROLE"]).starts_with("master")
+            node.process.is_some() && self.ask(*number, &["ROLE"]).starts_with("master")
         };
         (0..self.nodes.len()).filter(is_primary).collect()
     }
 
     /// Returns the number of the primary of a slot, as a node sees it, and those of its replicas.
     pub fn of_slot(&self, slot: u16, asked: usize) -> (usize, Vec<usize>) {
-        let said = self.cli(self.nodes[asked].port, &["--json", "CLUSTER", "SHARDS"]);
+        let said = self.ask(asked, &["--json", "CLUSTER", "SHARDS"]);
         let number = |port: u64| {
             self.nodes
                 .iter()

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 
 use whimbrel_core::RttEstimator;
 
-use crate::client::NameServerStatus;
+use super::{PeerCounters, PeerStatus};
 use crate::store::EngineStatus;
 use crate::wire::Code;
 
@@ -129,7 +129,10 @@ pub struct ServerStatus {
     pub store_works: bool,
     /// Other name servers that have copies of records.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub peers: Vec<NameServerStatus>,
+    pub peers: Vec<PeerStatus>,
+    /// What it has done for them, and they for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of_peers: Option<PeerCounters>,
     /// The state of the store's engine, if that is on other machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<EngineStatus>,

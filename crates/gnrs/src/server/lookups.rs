@@ -115,6 +115,7 @@ impl<S: Store> Server<S> {
 
     /// Has the peers asked for a name, once for all that wait for it.
     fn ask_peers(&mut self, now: Time, port: PortId, id: u64, guid: Guid, wants: Wants) {
+        self.peers.note_demand(now, guid);
         if self.wait_for(port, id, guid, wants) && !self.peers.ask(now, guid) {
             self.answer_readers(now, guid, None);
         }

@@ -3,16 +3,17 @@
 //! After DMap [DMap], the servers of a name follow from hashes, so that nobody has to know who keeps it:
 //! the `copies` servers whose own name gives the least hash together with it. As long as there are no
 //! more servers than copies, each has all records. A server passes on what it stores, asks the others
-//! for what it lacks, and shows a peer that comes back all that is the peer's to keep.
+//! for what it lacks, the nearest first, and shows a peer that comes back all that is the peer's to keep.
+//! A name that it is often asked for, it follows: it watches it at a peer that has it, and answers from
+//! what that peer tells, as long as the watch lasts.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use whimbrel_core::{Deadline, Guid, PortEvent, PortId, PortOrigin, Time, Transmit, WallClock};
 
-use crate::client::{
-    Answer, Failure, Lookup, NameServerStatus, Rejection, Resolver, ResolverEvent,
-};
+use crate::client::{Answer, Failure, Lookup, Rejection, Resolver, ResolverEvent};
+use crate::demand::Demand;
 use crate::record::{Record, RecordKey};
 use crate::wire::Code;
 
@@ -22,12 +23,18 @@ const PART: usize = 64;
 const PART_INTERVAL: Duration = Duration::from_millis(50);
 /// Interval at which the peers are looked at: whether one has come back.
 const LOOK: Duration = Duration::from_secs(2);
+/// Interval at which the round trips to the peers are measured: the nearest is asked first.
+const MEASURE: Duration = Duration::from_secs(60);
 /// A peer that has not answered for so long is passed over, in milliseconds: clients wait for 10 s.
 const GIVE_UP_MS: u64 = 2000;
 /// Interval of probes to a silent peer, in milliseconds: it may be behind a thin link.
 const PROBE_MS: u64 = 10_000;
+/// The same of a peer at which names are followed: what it does not tell of is out of date.
+const FOLLOWED_PROBE_MS: u64 = 2000;
 /// Lookups under way at peers.
 const MAX_ASKED: usize = 4096;
+/// Names of other servers that are followed because they are often asked for.
+const MAX_FOLLOWED: usize = 4096;
 
 const CONTEXT: &str = "whimbrel 2026 gnrs place of a copy";
 
@@ -50,9 +57,44 @@ struct PeerServer {
     port: Option<PortId>,
     resolver: Resolver,
     answers: bool,
+    /// When the round trip to it was measured last.
+    measured_at: Time,
     /// True if it has not taken a record since its last repair.
     has_missed: bool,
     repair: Option<Repair>,
+}
+
+/// Another name server as this one sees it, for reports.
+#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+pub struct PeerStatus {
+    /// Its name, as configured.
+    pub peer: String,
+    /// True if it has answered, its answers have not been missing for 5 s, and they were not false.
+    pub answers: bool,
+    /// The smoothed round trip to it, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub round_trip_ms: Option<f64>,
+    /// True while it is shown the records that are its to keep.
+    pub is_repaired: bool,
+    /// Names that are followed there, because this server is often asked for them.
+    pub followed: usize,
+}
+
+/// What servers with peers have done for each other, since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct PeerCounters {
+    /// Records that were passed on, repairs included: one for each peer.
+    pub passed_on: u64,
+    /// Repairs of peers that began.
+    pub repairs: u64,
+    /// Lookups for which peers were asked.
+    pub lookups: u64,
+    /// Of them: answered at once, because the name is followed or was asked for a moment ago.
+    pub lookups_at_hand: u64,
+    /// Of them: no peer had a record, or none answered.
+    pub lookups_in_vain: u64,
+    /// Names that were followed because they were often asked for.
+    pub followed: u64,
 }
 
 /// Records that a peer is shown: those after this one are left.
@@ -77,6 +119,10 @@ pub(super) struct PeerServers {
     /// Names that peers are asked for, and those that are asked next.
     asked: BTreeMap<Guid, VecDeque<usize>>,
     told: VecDeque<PeerAnswer>,
+    demand: Demand,
+    /// Followed names, each with the peer that it is watched at.
+    followed: BTreeMap<Guid, usize>,
+    counters: PeerCounters,
     due: Option<Time>,
 }
 
@@ -87,6 +133,9 @@ impl PeerServers {
             placement: Placement::default(),
             asked: BTreeMap::new(),
             told: VecDeque::new(),
+            demand: Demand::new(MAX_FOLLOWED),
+            followed: BTreeMap::new(),
+            counters: PeerCounters::default(),
             due: None,
         }
     }
@@ -103,6 +152,7 @@ impl PeerServers {
             port: None,
             resolver,
             answers: false,
+            measured_at: Time::ZERO,
             has_missed: false,
             repair: None,
         });
@@ -122,13 +172,19 @@ impl PeerServers {
         self.peers.iter().any(|peer| peer.port == Some(port))
     }
 
-    pub(super) fn status(&self) -> Vec<NameServerStatus> {
-        let all = self.peers.iter();
-        all.map(|peer| NameServerStatus {
+    pub(super) fn status(&self) -> Vec<PeerStatus> {
+        let status = |(index, peer): (usize, &PeerServer)| PeerStatus {
             peer: peer.name.clone(),
             answers: peer.answers,
-        })
-        .collect()
+            round_trip_ms: peer.resolver.round_trip().map(|it| it.as_secs_f64() * 1e3),
+            is_repaired: peer.repair.is_some(),
+            followed: self.followed.values().filter(|it| **it == index).count(),
+        };
+        self.peers.iter().enumerate().map(status).collect()
+    }
+
+    pub(super) fn counters(&self) -> PeerCounters {
+        self.counters
     }
 
     /// Returns the peers that have copies of the records of a name, and whether this server has.
@@ -164,12 +220,14 @@ impl PeerServers {
     /// Passes on a record that was stored here.
     pub(super) fn spread(&mut self, now: Time, record: &Record) {
         for index in self.holders(&record.subject()).0 {
+            self.counters.passed_on += 1;
             self.peers[index].resolver.insert(now, record.clone());
         }
     }
 
-    /// Asks the holders of a name, one after the other until one has records; those that answer first.
-    /// Returns false if there are too many questions: then nothing is asked.
+    /// Asks the holders of a name, one after the other until one has records: first the one at which it is
+    /// followed, then the nearest that answer, those that are not known yet, those that are lost. Returns false if there are too many questions:
+    /// then nothing is asked.
     pub(super) fn ask(&mut self, now: Time, name: Guid) -> bool {
         if self.asked.contains_key(&name) {
             return true;
@@ -178,10 +236,29 @@ impl PeerServers {
             return false;
         }
         let mut holders = self.holders(&name).0;
-        holders.sort_by_key(|index| !self.peers[*index].answers);
+        let followed_at = self.followed.get(&name).copied();
+        holders.sort_by_key(|index| {
+            let peer = &self.peers[*index];
+            let is_followed = followed_at == Some(*index) && peer.answers;
+            let distance = peer.resolver.round_trip();
+            let is_lost = !peer.answers && distance.is_some();
+            (!is_followed, is_lost, distance.unwrap_or(Duration::MAX))
+        });
         self.asked.insert(name, holders.into());
         self.ask_next(now, name);
         true
+    }
+
+    /// Counts a client's lookup for which peers are asked: a name with many is followed.
+    pub(super) fn note_demand(&mut self, now: Time, name: Guid) {
+        self.counters.lookups += 1;
+        if self.is_holder(&name) {
+            return;
+        }
+        let change = self.demand.note(now, name);
+        if let Some(left) = change.left {
+            self.unfollow(now, left);
+        }
     }
 
     fn ask_next(&mut self, now: Time, name: Guid) {
@@ -191,18 +268,63 @@ impl PeerServers {
             };
             match self.peers[index].resolver.lookup(now, name) {
                 Lookup::Pending => return,
-                Lookup::Resolved(answer) => return self.tell(name, answer),
+                Lookup::Resolved(answer) => {
+                    self.counters.lookups_at_hand += 1;
+                    return self.tell(now, name, answer, Some(index));
+                }
                 Lookup::NotFound | Lookup::Busy => {}
             }
         }
-        self.tell(name, Answer::default());
+        self.tell(now, name, Answer::default(), None);
     }
 
-    fn tell(&mut self, name: Guid, answer: Answer) {
-        if self.asked.remove(&name).is_some() {
-            let records = answer.binding.into_iter().chain(answer.providers);
-            let records = records.collect();
-            self.told.push_back(PeerAnswer { name, records });
+    /// Tells what a peer has answered, and follows the name there if it is asked for often enough.
+    fn tell(&mut self, now: Time, name: Guid, answer: Answer, by: Option<usize>) {
+        if self.asked.remove(&name).is_none() {
+            return;
+        }
+        match by {
+            Some(index) if self.demand.is_followed(&name) => self.follow(now, name, index),
+            Some(_) => {}
+            None => {
+                self.counters.lookups_in_vain += 1;
+                self.unfollow(now, name);
+            }
+        }
+        let records = answer.binding.into_iter().chain(answer.providers);
+        let records = records.collect();
+        self.told.push_back(PeerAnswer { name, records });
+    }
+
+    fn follow(&mut self, now: Time, name: Guid, index: usize) {
+        if self.followed.get(&name) == Some(&index) {
+            return;
+        }
+        self.leave(now, name);
+        let resolver = &mut self.peers[index].resolver;
+        resolver.ask_as_peer(GIVE_UP_MS, FOLLOWED_PROBE_MS);
+        if resolver.watch(now, name) {
+            self.counters.followed += 1;
+            self.followed.insert(name, index);
+        } else {
+            self.demand.forget(&name);
+        }
+    }
+
+    fn unfollow(&mut self, now: Time, name: Guid) {
+        self.demand.forget(&name);
+        self.leave(now, name);
+    }
+
+    /// Ends the watch of a followed name.
+    fn leave(&mut self, now: Time, name: Guid) {
+        let Some(index) = self.followed.remove(&name) else {
+            return;
+        };
+        let resolver = &mut self.peers[index].resolver;
+        resolver.unwatch(now, name);
+        if !self.followed.values().any(|it| *it == index) {
+            resolver.ask_as_peer(GIVE_UP_MS, PROBE_MS);
         }
     }
 
@@ -219,6 +341,7 @@ impl PeerServers {
         {
             peer.port = Some(port);
             peer.resolver.add_server(port);
+            peer.measured_at = now;
             peer.repair = Some(Repair { after: None });
             self.due = Some(now);
         }
@@ -226,6 +349,9 @@ impl PeerServers {
             return false;
         };
         peer.resolver.handle_port(now, port, event.clone());
+        if matches!(event, PortEvent::Up(_)) {
+            peer.resolver.measure(now);
+        }
         true
     }
 
@@ -248,7 +374,19 @@ impl PeerServers {
         for index in 0..self.peers.len() {
             while let Some(event) = self.peers[index].resolver.poll_event() {
                 match event {
-                    ResolverEvent::Resolved { guid, answer } => self.tell(guid, answer),
+                    ResolverEvent::Resolved { guid, answer } => {
+                        self.tell(now, guid, answer, Some(index));
+                    }
+                    // News of a followed name, for those that watch it here.
+                    ResolverEvent::Changed { guid, answer } => {
+                        let records = answer.binding.into_iter().chain(answer.providers);
+                        let records = records.collect();
+                        self.told.push_back(PeerAnswer {
+                            name: guid,
+                            records,
+                        });
+                    }
+                    ResolverEvent::NotWatched { guid } => self.unfollow(now, guid),
                     ResolverEvent::Unresolvable { guid, why } => {
                         if why == Failure::Unreachable {
                             tracing::debug!(peer = %self.peers[index].name, "a name server does not answer");
@@ -269,10 +407,7 @@ impl PeerServers {
                                 ..
                             },
                     } => drop(self.ask(now, guid)),
-                    ResolverEvent::Registered { .. }
-                    | ResolverEvent::Refused { .. }
-                    | ResolverEvent::Changed { .. }
-                    | ResolverEvent::NotWatched { .. } => {}
+                    ResolverEvent::Registered { .. } | ResolverEvent::Refused { .. } => {}
                 }
             }
             let status = self.peers[index].resolver.server_status();
@@ -290,6 +425,7 @@ impl PeerServers {
         let peer = &mut self.peers[index];
         peer.repair = Some(Repair { after: None });
         peer.has_missed = false;
+        self.counters.repairs += 1;
         self.due = Some(now);
     }
 
@@ -305,8 +441,16 @@ impl PeerServers {
             return;
         }
         self.due = Some(now + LOOK);
+        while let Some(name) = self.demand.fallen(now) {
+            self.unfollow(now, name);
+        }
         for index in 0..self.peers.len() {
-            let Some(repair) = &self.peers[index].repair else {
+            let peer = &mut self.peers[index];
+            if now >= peer.measured_at + MEASURE {
+                peer.measured_at = now;
+                peer.resolver.measure(now);
+            }
+            let Some(repair) = &peer.repair else {
                 continue;
             };
             let part = following(repair.after, PART);
@@ -318,6 +462,7 @@ impl PeerServers {
             for record in part {
                 let is_its = self.holders(&record.subject()).0.contains(&index);
                 if is_its && !record.is_expired(now_ms) {
+                    self.counters.passed_on += 1;
                     self.peers[index].resolver.insert(now, record);
                 }
             }

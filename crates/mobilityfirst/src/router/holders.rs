@@ -160,6 +160,10 @@ impl Router {
         if self.is_host_here(&at) {
             return Standing::Absent;
         }
+        // A router's own record names nobody else.
+        if host == at {
+            return Standing::Here;
+        }
         let about = (self.config.guid, host, at);
         self.holders.standing(now, about, &mut self.effects)
     }
@@ -199,7 +203,9 @@ impl Router {
     pub(super) fn handle_presence(&mut self, now: Time, header: &NetworkHeader, about: Presence) {
         match about.code {
             PresenceCode::Asked => {
-                let code = match self.attachments.is_here(&about.guid) {
+                let is_here =
+                    about.guid == self.config.guid || self.attachments.is_here(&about.guid);
+                let code = match is_here {
                     true => PresenceCode::Here,
                     false => PresenceCode::Absent,
                 };

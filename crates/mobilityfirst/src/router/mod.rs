@@ -55,6 +55,7 @@ mod nearest;
 mod notices;
 #[cfg(test)]
 mod on_disk;
+mod own_record;
 mod parting;
 mod pauses;
 mod proxy;
@@ -79,7 +80,7 @@ use whimbrel_core::{
     Deadline, Disk, Guid, Machine, OpenRefusal, PortEvent, PortId, PortOrigin, PortRequest,
     PortToken, Recent, SeededRng, Time, TimerQueue, Transmit, WallClock,
 };
-use whimbrel_gnrs::{Lookup, Record, Resolver, ResolverConfig, ResolverEvent};
+use whimbrel_gnrs::{KeyPair, Lookup, Record, Resolver, ResolverConfig, ResolverEvent};
 use whimbrel_link::Pacing;
 
 use crate::chunk::{Chunk, Flow, Message};
@@ -97,6 +98,7 @@ use fetches::Fetches;
 use holders::Holders;
 pub use learning::RoutingStatus;
 use names::{Names, PART_INTERVAL};
+use own_record::OwnRecord;
 use proxy::Proxy;
 use retry::Review;
 use routes::Routes;
@@ -125,6 +127,8 @@ enum Timer {
     Parked,
     /// Records are registered again with a name server that has lost them.
     RegisterAgain,
+    /// The router's own record is registered.
+    OwnRecord,
     /// A destination that is followed may be idle.
     Followed,
     /// The pass over destinations of stored chunks goes on.
@@ -142,6 +146,7 @@ pub struct Router {
     config: RouterConfig,
     links: Links,
     names: Names,
+    own_record: OwnRecord,
     attachments: Attachments,
     // Neighbours that have been told that a host is elsewhere, and by which version of its record.
     corrected: Recent<(PortId, Guid), u64>,
@@ -193,6 +198,7 @@ impl Router {
         Router {
             links,
             names: Names::new(resolver, has_service, config.wall, &mut rng),
+            own_record: OwnRecord::default(),
             attachments: Attachments::new(config.guid, config.wall),
             corrected: Recent::new(hearsay::MAX_CORRECTED),
             moved: Recent::new(hearsay::MAX_CORRECTED),
@@ -250,6 +256,11 @@ impl Router {
     pub fn set_disk(&mut self, now: Time, disk: Box<dyn Disk>) {
         self.proxy.attach_disk(now, disk, &mut self.effects);
         self.carry_out(now);
+    }
+
+    /// Registers this router's own name with the name service from now on. `keys` are those of its name.
+    pub fn register_itself(&mut self, keys: KeyPair) {
+        self.own_record.sign_with(keys);
     }
 
     /// Returns the router's GUID.
@@ -451,8 +462,12 @@ impl Router {
             ResolverEvent::Forgot => {
                 self.names.begin_again();
                 self.timers.set_earlier(Timer::RegisterAgain, now);
+                self.timers.set_earlier(Timer::OwnRecord, now);
             }
             ResolverEvent::Refused { guid, code } => {
+                if let Some(next) = self.own_record.note_refused(now, &guid, code) {
+                    self.timers.set_earlier(Timer::OwnRecord, next);
+                }
                 self.attachments
                     .report_refused(guid, code, &mut self.effects)
             }
@@ -496,6 +511,13 @@ impl Router {
                 if (self.names).register_again(now, |guid| attachments.is_here(guid)) {
                     let next = now + PART_INTERVAL;
                     self.timers.set_earlier(Timer::RegisterAgain, next);
+                }
+            }
+            Timer::OwnRecord => {
+                let now_ms = self.config.wall.unix_millis(now);
+                if let Some((record, next)) = self.own_record.renew(now, now_ms) {
+                    self.names.resolver.insert(now, record);
+                    self.timers.set(Timer::OwnRecord, next);
                 }
             }
             Timer::Followed => {
@@ -616,6 +638,7 @@ impl Machine for Router {
                 && self.config.name_servers.contains(&link)
             {
                 self.names.resolver.add_server(port);
+                self.timers.set_earlier(Timer::OwnRecord, now);
             }
         }
         if self.programs.has(port) {
@@ -689,6 +712,7 @@ impl Machine for Router {
                     Timer::Holds => "flows that are held back",
                     Timer::Parked => "chunks of sources that are not proven",
                     Timer::RegisterAgain => "records to register again",
+                    Timer::OwnRecord => "the router's own record",
                     Timer::Followed => "an idle destination",
                     Timer::Review => "destinations that are left to be looked at",
                     Timer::Disk => "a disk that could not read",

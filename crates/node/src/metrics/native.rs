@@ -5,7 +5,7 @@ use std::fmt::Error;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use whimbrel_gnrs::store::EngineStatus;
-use whimbrel_gnrs::{ServerCounters, ServerStatus};
+use whimbrel_gnrs::{PeerCounters, PeerStatus, ServerCounters, ServerStatus};
 use whimbrel_io::TransportCounters;
 use whimbrel_link::hop::ReceptionCounters;
 use whimbrel_mobilityfirst::host::HostStatus;
@@ -556,10 +556,75 @@ fn encode_name_server(families: &mut Families<'_, '_>, server: &ServerStatus) ->
         ),
     ];
     encode_levels(families, &levels)?;
+    if let Some(counters) = &server.of_peers {
+        encode_peers(families, &server.peers, counters)?;
+    }
     match &server.engine {
         Some(engine) => encode_engine(families, engine),
         None => Ok(()),
     }
+}
+
+/// The peers of a name server, and the copies that they have of each other's records.
+fn encode_peers(
+    families: &mut Families<'_, '_>,
+    peers: &[PeerStatus],
+    counters: &PeerCounters,
+) -> Result<(), Error> {
+    let answering = peers.iter().filter(|it| it.answers).count();
+    let repaired = peers.iter().filter(|it| it.is_repaired).count();
+    let followed: usize = peers.iter().map(|it| it.followed).sum();
+    let levels: [Level; 4] = [
+        (
+            "whimbrel_gnrs_peers",
+            "Other name servers",
+            peers.len() as f64,
+        ),
+        (
+            "whimbrel_gnrs_peers_up",
+            "Of them: those that answer",
+            answering as f64,
+        ),
+        (
+            "whimbrel_gnrs_peers_in_repair",
+            "Of them: those that are shown the records that are theirs to keep",
+            repaired as f64,
+        ),
+        (
+            "whimbrel_gnrs_names_followed",
+            "Names of other name servers that are followed because they are often asked for",
+            followed as f64,
+        ),
+    ];
+    encode_levels(families, &levels)?;
+    let counts: [Count; 5] = [
+        (
+            "whimbrel_gnrs_copies_passed_on",
+            "Records passed on to other name servers",
+            counters.passed_on,
+        ),
+        (
+            "whimbrel_gnrs_repairs",
+            "Repairs of other name servers",
+            counters.repairs,
+        ),
+        (
+            "whimbrel_gnrs_lookups_of_peers",
+            "Lookups for which other name servers were asked",
+            counters.lookups,
+        ),
+        (
+            "whimbrel_gnrs_lookups_of_peers_at_hand",
+            "Of them: answered at once, because the name is followed or was asked for a moment ago",
+            counters.lookups_at_hand,
+        ),
+        (
+            "whimbrel_gnrs_lookups_of_peers_in_vain",
+            "Of them: no other name server had a record",
+            counters.lookups_in_vain,
+        ),
+    ];
+    encode_counts(families, &counts)
 }
 
 /// The cluster of a name server's records.
