@@ -43,6 +43,7 @@ const EVERYTHING: &[&str] = &[
     "sim",
     "io",
     "mobilityfirst",
+    "client",
     "node",
     "lab",
     "bench",
@@ -83,6 +84,11 @@ pub const LAYERS: &[Layer] = &[
         &["sim"],
     ),
     layer(
+        "client",
+        &["core", "content", "keychain", "mobilityfirst"],
+        &[],
+    ),
+    layer(
         "node",
         &[
             "core",
@@ -98,6 +104,7 @@ pub const LAYERS: &[Layer] = &[
             "gnrs-cluster",
             "content",
             "mobilityfirst",
+            "client",
             "io",
         ],
         &["sim"],
@@ -117,6 +124,7 @@ pub const LAYERS: &[Layer] = &[
             "keychain",
             "gnrs",
             "mobilityfirst",
+            "client",
             "node",
             "sim",
             "io",
@@ -138,6 +146,7 @@ pub const LAYERS: &[Layer] = &[
             "keychain",
             "gnrs",
             "mobilityfirst",
+            "client",
             "node",
             "sim",
             "io",
