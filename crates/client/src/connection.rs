@@ -6,17 +6,10 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use whimbrel_content::ChunkSize;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 
 use crate::error::LocalError;
 use crate::socket::{SocketClient, connect_socket};
-
-/// Returns the size of the chunk that a host asks a program for.
-pub fn requested_size(chunk_log2: u8) -> Result<ChunkSize, LocalError> {
-    ChunkSize::from_code(chunk_log2)
-        .ok_or_else(|| LocalError::Protocol(format!("a chunk size of 2^{chunk_log2} bytes")))
-}
 
 /// A way by which requests and events pass between a program and its host.
 pub trait HostWay: fmt::Debug + Send {

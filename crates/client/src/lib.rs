@@ -12,12 +12,29 @@
     reason = "code that drives a machine over a real socket owns a clock"
 )]
 
+mod client;
 pub mod connection;
+pub mod driver;
 mod error;
 pub mod frames;
 pub mod place;
+pub mod session;
 mod socket;
+pub mod source;
+mod transfer;
 
-pub use connection::{Attachment, HostWay, LocalClient, requested_size};
-pub use error::LocalError;
+pub use client::{Call, Client, TransferReport};
+pub use connection::{Attachment, HostWay, LocalClient};
+pub use driver::{AttachOptions, HostDriver};
+pub use error::{LocalError, ProgramError, explain};
+pub use session::{
+    ChannelMessage, ContentPiece, FetchedSoFar, GetOptions, OfferRule, SendOptions, SendProgress,
+};
 pub use socket::{WRITE_PATIENCE, connect_socket};
+pub use source::{ContentSource, SourceError};
+pub use transfer::{ChannelReader, Download, IncomingOffer, OfferInbox, Publication, Upload};
+pub use whimbrel_core::Guid;
+pub use whimbrel_mobilityfirst::local::{
+    ContentOffer, FailReason, OfferVerdict, SendState, TransferState,
+};
+pub use whimbrel_mobilityfirst::wire::{OfferUse, Reliability};

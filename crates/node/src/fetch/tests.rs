@@ -61,8 +61,8 @@ fn write_event(stream: &mut UnixStream, event: &LocalEvent) -> Option<()> {
 
 fn chunk_of(shelf: &Shelf, get: &Get, index: u32) -> LocalChunk {
     let chunk_size = ChunkSize::from_code(get.chunk_log2 & !EXACT_SIZE).unwrap();
-    let offer = shelf.offers().find_map(|offer| match offer {
-        LocalRequest::Publish(publish) if publish.content == get.content => Some(publish),
+    let offer = shelf.published().find_map(|offer| match offer {
+        publish if publish.content == get.content => Some(publish),
         _ => None,
     });
     let publish = offer.unwrap();
@@ -91,9 +91,7 @@ fn play_host(mut stream: UnixStream, shelf: &Shelf, manners: Manners) -> usize {
         let LocalRequest::Get(get) = request else {
             continue;
         };
-        let known = shelf
-            .offers()
-            .any(|offer| matches!(offer, LocalRequest::Publish(publish) if publish.content == get.content));
+        let known = shelf.published().any(|offer| offer.content == get.content);
         if !known {
             let reason = FailReason::NoSuchName;
             write_event(

@@ -192,9 +192,9 @@ fn what_the_source_no_longer_gives_is_named_and_the_rest_arrives() {
     // A source that has gone altogether is not asked for each of its files.
     let others: Vec<Guid> = scene
         .shelf
-        .offers()
+        .published()
         .filter_map(|offer| match offer {
-            LocalRequest::Publish(publish) if publish.content != name => Some(publish.content),
+            publish if publish.content != name => Some(publish.content),
             _ => None,
         })
         .collect();
