@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use whimbrel_client::LocalClient;
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{Delivery, LocalEvent, LocalRequest};
 use whimbrel_node::config::{Config, Draft, LinkSection, NamedRemote};
 use whimbrel_node::keys;
 use whimbrel_node::known_peers::KnownPeers;
-use whimbrel_node::local_client::LocalClient;
 use whimbrel_node::run::EmbeddedHost;
 
 use crate::processes::RunningRouter;

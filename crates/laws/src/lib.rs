@@ -45,6 +45,7 @@ const EVERYTHING: &[&str] = &[
     "sim",
     "io",
     "mobilityfirst",
+    "client",
     "node",
     "lab",
     "bench",
@@ -87,6 +88,11 @@ pub const LAYERS: &[Layer] = &[
         &["sim"],
     ),
     layer(
+        "client",
+        &["core", "content", "keychain", "mobilityfirst"],
+        &[],
+    ),
+    layer(
         "node",
         &[
             "core",
@@ -103,6 +109,7 @@ pub const LAYERS: &[Layer] = &[
             "chunk-store",
             "content",
             "mobilityfirst",
+            "client",
             "io",
         ],
         &["sim"],
@@ -122,6 +129,7 @@ pub const LAYERS: &[Layer] = &[
             "keychain",
             "gnrs",
             "mobilityfirst",
+            "client",
             "node",
             "sim",
             "io",
@@ -144,6 +152,7 @@ pub const LAYERS: &[Layer] = &[
             "gnrs",
             "chunk-store",
             "mobilityfirst",
+            "client",
             "node",
             "sim",
             "io",

@@ -14,8 +14,8 @@ use whimbrel_io::LoopHandle;
 
 use crate::Node;
 use crate::config::{NameServerPlan, NameStorePlan};
-use crate::place::make_folder_of;
 use crate::run::StartError;
+use whimbrel_client::place::make_folder_of;
 
 /// A store on disk, in memory, or on a cluster.
 #[derive(Debug)]

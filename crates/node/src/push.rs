@@ -1,20 +1,18 @@
 //! Sending contents to a receiver that has not requested them, from the first chunk until the network, or
 //! the receiver, has everything.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::local::{
-    LocalEvent, LocalRequest, SendContent, SendState, TransferOptions,
-};
+use whimbrel_mobilityfirst::local::{LocalEvent, SendState, TransferOptions};
 use whimbrel_mobilityfirst::wire::OfferUse;
 
-use crate::local_client::{Attachment, LocalClient, LocalError, requested_size};
 use crate::shelf::Shelf;
 use crate::wait::{Subject, Wait, Watch};
+use whimbrel_client::session::ProgramSession;
+use whimbrel_client::{Attachment, LocalClient, LocalError, ProgramError, SendOptions};
 
 /// Interval at which the stop flag is checked, and a daemon that has gone is called.
 const LOOK: Duration = Duration::from_millis(200);
@@ -110,6 +108,7 @@ pub fn push(
                 if attachment.can_return() => {}
             Err(error) => return Err(error),
         }
+        pushing.session.handle_disconnected();
         observe(PushEvent::DaemonGone);
         client = loop {
             pushing.check(stop)?;
@@ -121,41 +120,57 @@ pub fn push(
     }
 }
 
+/// A content under way.
+struct PushedItem {
+    /// Its number in the session.
+    number: u32,
+    progress: PushProgress,
+    /// It can no longer be read.
+    is_lost: bool,
+}
+
 /// A push under way.
 struct Pushing<'a> {
     shelf: &'a Shelf,
-    items: &'a [PushItem],
     options: PushOptions,
-    /// By the number of the request, which is the item's place.
-    states: BTreeMap<u32, PushProgress>,
-    /// Contents that became unreadable.
-    lost: Vec<Guid>,
+    session: ProgramSession,
+    items: Vec<PushedItem>,
     begun: Instant,
 }
 
 impl<'a> Pushing<'a> {
-    fn new(shelf: &'a Shelf, items: &'a [PushItem], options: PushOptions) -> Pushing<'a> {
-        let first = |(number, item): (usize, &PushItem)| {
-            let progress = PushProgress {
-                content: item.content,
-                state: SendState::Leaving,
-                taken: 0,
-                stored: 0,
+    fn new(shelf: &'a Shelf, items: &[PushItem], options: PushOptions) -> Pushing<'a> {
+        let mut session = ProgramSession::default();
+        let items = items.iter().map(|item| {
+            let of_item = SendOptions {
+                proposed: item.proposed,
+                transfer: options.transfer,
+                delegate: options.delegate,
+                until_delivered: options.until_delivered,
             };
-            (number as u32, progress)
-        };
+            let content = shelf.publish(&item.content);
+            PushedItem {
+                number: content.map_or(0, |it| session.send(options.destination, it, of_item)),
+                progress: PushProgress {
+                    content: item.content,
+                    state: SendState::Leaving,
+                    taken: 0,
+                    stored: 0,
+                },
+                is_lost: false,
+            }
+        });
         Pushing {
             shelf,
-            items,
             options,
-            states: items.iter().enumerate().map(first).collect(),
-            lost: Vec::new(),
+            items: items.collect(),
+            session,
             begun: Instant::now(),
         }
     }
 
     fn outcome(&self) -> Vec<PushProgress> {
-        self.states.values().copied().collect()
+        self.items.iter().map(|item| item.progress).collect()
     }
 
     fn check(&self, stop: &AtomicBool) -> Result<(), PushError> {
@@ -168,10 +183,10 @@ impl<'a> Pushing<'a> {
         }
     }
 
-    fn is_over(&self, progress: &PushProgress) -> bool {
-        let is_taken = matches!(progress.state, SendState::Taken | SendState::Kept);
-        let taken = is_taken && !self.options.until_delivered;
-        taken || progress.state.is_final() || self.lost.contains(&progress.content)
+    fn is_over(&self, item: &PushedItem) -> bool {
+        let state = item.progress.state;
+        let is_taken = matches!(state, SendState::Taken | SendState::Kept);
+        (is_taken && !self.options.until_delivered) || state.is_final() || item.is_lost
     }
 
     fn run(
@@ -180,13 +195,16 @@ impl<'a> Pushing<'a> {
         stop: &AtomicBool,
         observe: &mut dyn FnMut(PushEvent),
     ) -> Result<(), PushError> {
-        self.send_all(client)?;
+        self.session.handle_connected();
         let mut watch = Watch::new(Subject::Host);
         let (sent_at, mut is_known) = (Instant::now(), false);
-        while !self.states.values().all(|progress| self.is_over(progress)) {
+        while !self.items.iter().all(|item| self.is_over(item)) {
             self.check(stop)?;
             if !is_known && sent_at.elapsed() >= KNOWS {
                 return Err(PushError::OldDaemon);
+            }
+            while let Some(request) = self.session.poll_request() {
+                client.send(&request)?;
             }
             if let Some(question) = watch.question() {
                 client.send(&question)?;
@@ -195,61 +213,46 @@ impl<'a> Pushing<'a> {
                 Some(event) if watch.note(&event, &|_| false) => {
                     observe(PushEvent::Host(watch.wait().cloned()));
                 }
-                Some(LocalEvent::Sending {
-                    request,
-                    state,
-                    taken,
-                    stored,
-                }) => {
-                    is_known = true;
-                    if let Some(progress) = self.states.get_mut(&request) {
-                        (progress.state, progress.taken, progress.stored) = (state, taken, stored);
-                        observe(PushEvent::Progress(*progress));
-                    }
+                Some(event) => {
+                    is_known |= matches!(event, LocalEvent::Sending { .. });
+                    self.session.handle_event(event);
                 }
-                Some(LocalEvent::Read {
-                    read,
-                    content,
-                    index,
-                    chunk_log2,
-                }) => {
-                    let chunk_size = requested_size(chunk_log2)?;
-                    let chunk = match self.shelf.read(content, index, chunk_size) {
-                        Ok(chunk) => Some(chunk),
-                        Err(why) => {
-                            self.lost.push(content);
-                            observe(PushEvent::Unreadable(content, why));
-                            None
-                        }
-                    };
-                    client.send(&LocalRequest::ReadDone { read, chunk })?;
-                }
-                Some(_) | None => {}
+                None => {}
             }
+            self.note_progress(observe);
+            self.read_chunks(observe);
         }
         Ok(())
     }
 
-    /// Sends what is not over yet: at first everything.
-    fn send_all(&self, client: &mut LocalClient) -> Result<(), LocalError> {
-        for (number, progress) in &self.states {
-            let item = self.items.get(*number as usize);
-            let content = self.shelf.publish(&progress.content);
-            let (Some(item), Some(content), false) = (item, content, self.is_over(progress)) else {
-                continue;
-            };
-            if self.options.delegate {
-                let (content, is_on) = (progress.content, true);
-                client.send(&LocalRequest::Delegate { content, is_on })?;
+    fn note_progress(&mut self, observe: &mut dyn FnMut(PushEvent)) {
+        while let Some(number) = self.session.poll_changed() {
+            let now = self.session.send_progress(number);
+            let mut items = self.items.iter_mut();
+            let item = items.find(|item| item.number == number && !item.is_lost);
+            if let (Some(now), Some(item)) = (now, item) {
+                item.progress.state = now.state;
+                item.progress.taken = now.taken;
+                item.progress.stored = now.stored;
+                observe(PushEvent::Progress(item.progress));
             }
-            client.send(&LocalRequest::Send(SendContent {
-                request: *number,
-                destination: self.options.destination,
-                options: self.options.transfer,
-                proposed: item.proposed,
-                content,
-            }))?;
         }
-        Ok(())
+    }
+
+    /// Answers the host's requests for chunks.
+    fn read_chunks(&mut self, observe: &mut dyn FnMut(PushEvent)) {
+        while let Some(wanted) = self.session.poll_read() {
+            let content = wanted.content;
+            let chunk = self.shelf.read(content, wanted.index, wanted.chunk_size);
+            let chunk = chunk.map_err(|why| {
+                let of_it = |item: &&mut PushedItem| item.progress.content == content;
+                for item in self.items.iter_mut().filter(of_it) {
+                    item.is_lost = true;
+                }
+                self.session.note_unreadable(content, || ProgramError::Over);
+                observe(PushEvent::Unreadable(content, why));
+            });
+            self.session.answer_read(wanted.read, chunk.ok());
+        }
     }
 }

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, TransferOptions};
+use whimbrel_mobilityfirst::local::TransferOptions;
 use whimbrel_mobilityfirst::wire::ControlCode;
 
-use crate::local_client::{Attachment, LocalClient, LocalError, requested_size};
 use crate::shelf::{ReadError, Shelf};
 use crate::wait::{Subject, Wait, Watch};
+use whimbrel_client::session::ProgramSession;
+use whimbrel_client::{Attachment, LocalClient, LocalError, ProgramError};
 
 /// Interval at which the stop flag is checked, and a daemon that has gone is called.
 const LOOK: Duration = Duration::from_millis(200);
@@ -65,12 +66,17 @@ pub fn serve(
     observe: &mut dyn FnMut(ServeEvent),
 ) -> Result<(), LocalError> {
     let mut client = attachment.connect()?;
+    let mut session = ProgramSession::default();
+    for publish in shelf.published() {
+        session.publish(publish, options, shelf.is_delegated());
+    }
     loop {
-        match serve_once(&mut client, shelf, options, stop, observe) {
+        match serve_once(&mut client, &mut session, shelf, stop, observe) {
             Ok(()) => return Ok(()),
             Err(LocalError::Closed | LocalError::Io(_)) if attachment.can_return() => {}
             Err(error) => return Err(error),
         }
+        session.handle_disconnected();
         observe(ServeEvent::DaemonGone);
         client = loop {
             if stop.load(Ordering::Relaxed) {
@@ -87,19 +93,15 @@ pub fn serve(
 
 fn serve_once(
     client: &mut LocalClient,
+    session: &mut ProgramSession,
     shelf: &mut Shelf,
-    options: TransferOptions,
     stop: &AtomicBool,
     observe: &mut dyn FnMut(ServeEvent),
 ) -> Result<(), LocalError> {
-    for offer in shelf.offers() {
-        client.send(&LocalRequest::Publish(offer, options))?;
-    }
-    for delegation in shelf.delegations() {
-        client.send(&delegation)?;
-    }
+    session.handle_connected();
     let mut watch = Watch::new(Subject::Host);
     while !stop.load(Ordering::Relaxed) {
+        send_requests(client, session)?;
         if let Some(question) = watch.question() {
             client.send(&question)?;
         }
@@ -108,40 +110,40 @@ fn serve_once(
                 wait: watch.wait().cloned(),
                 connected: watch.inbound(),
             }),
-            Some(LocalEvent::Published { content, code }) => {
-                observe(ServeEvent::Announced { content, code });
-            }
-            Some(LocalEvent::Read {
-                read,
-                content,
-                index,
-                chunk_log2,
-            }) => {
-                let chunk_size = requested_size(chunk_log2)?;
-                let chunk = match shelf.read(content, index, chunk_size) {
-                    Ok(chunk) => {
-                        observe(ServeEvent::Sent {
-                            content,
-                            offset: u64::from(index) * chunk_size.bytes(),
-                            bytes: chunk.data.len(),
-                        });
-                        Some(chunk)
-                    }
-                    Err(why) => {
-                        shelf.remove(&content);
-                        observe(ServeEvent::Unreadable { content, why });
-                        None
-                    }
-                };
-                client.send(&LocalRequest::ReadDone { read, chunk })?;
-            }
-            Some(_) | None => {}
+            Some(event) => session.handle_event(event),
+            None => {}
+        }
+        while let Some((content, code)) = session.poll_announced() {
+            observe(ServeEvent::Announced { content, code });
+        }
+        while let Some(wanted) = session.poll_read() {
+            let (content, chunk_size) = (wanted.content, wanted.chunk_size);
+            let chunk = match shelf.read(content, wanted.index, chunk_size) {
+                Ok(chunk) => {
+                    observe(ServeEvent::Sent {
+                        content,
+                        offset: u64::from(wanted.index) * chunk_size.bytes(),
+                        bytes: chunk.data.len(),
+                    });
+                    Some(chunk)
+                }
+                Err(why) => {
+                    shelf.remove(&content);
+                    session.note_unreadable(content, || ProgramError::Over);
+                    observe(ServeEvent::Unreadable { content, why });
+                    None
+                }
+            };
+            session.answer_read(wanted.read, chunk);
         }
     }
-    for offer in shelf.offers() {
-        client.send(&LocalRequest::Withdraw {
-            content: offer.content,
-        })?;
+    session.withdraw_all();
+    send_requests(client, session)
+}
+
+fn send_requests(client: &mut LocalClient, session: &mut ProgramSession) -> Result<(), LocalError> {
+    while let Some(request) = session.poll_request() {
+        client.send(&request)?;
     }
     Ok(())
 }

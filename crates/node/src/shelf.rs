@@ -6,22 +6,21 @@ mod repeated;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::fs::{self, File, Metadata};
-use std::io::{self, ErrorKind};
+use std::fs::{self, File};
+use std::io;
 use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use rustix::io::Errno;
 use whimbrel_content::{ChunkSize, ChunkTree, FolderError, HashError};
 use whimbrel_core::Guid;
 use whimbrel_keychain::small_file;
-use whimbrel_mobilityfirst::local::{LocalRequest, Publish, ReadChunk};
+use whimbrel_mobilityfirst::local::{Publish, ReadChunk};
 use whimbrel_mobilityfirst::wire::ContentKind;
 
-use crate::place::{check_own, make_folder_of};
 pub(crate) use repeated::{Blocks, Repeated};
+use whimbrel_client::place::{check_own, make_folder_of};
+use whimbrel_client::source::{FileStamp, SourceError, prove_chunk, read_stamped};
 
 /// Files below this size are hashed again rather than looked up, in bytes.
 const WORTH_CACHING: u64 = 4 << 20;
@@ -63,78 +62,41 @@ pub enum ReadError {
     /// The host requests a content that was never published.
     #[error("{0} is not published here")]
     Unknown(Guid),
-    /// The file is not the one that was hashed.
-    #[error("{} has changed since it was published and is no longer served", .0.display())]
-    Changed(PathBuf),
-    /// The system cannot read it.
-    #[error("{} can no longer be read and is no longer served: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The content has no such chunk.
-    #[error("chunk {index} of {content} does not exist")]
-    NoSuchChunk {
-        /// The content.
-        content: Guid,
-        /// The chunk.
-        index: u32,
-    },
+    /// Its file has changed, or cannot be read.
+    #[error(transparent)]
+    Source(#[from] SourceError),
 }
 
-/// The metadata of a file when it was hashed. While they are unchanged, its bytes are assumed to
-/// be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Stamp {
-    length: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-    inode: (u64, u64),
-}
-
-impl Stamp {
-    fn of(metadata: &Metadata) -> Stamp {
-        Stamp {
-            length: metadata.len(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-            inode: (metadata.dev(), metadata.ino()),
-        }
+/// Returns the name of a file's hashes in the cache.
+fn cache_key(stamp: &FileStamp, path: &Path) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    let mut hasher = blake3::Hasher::new_derive_key("whimbrel 2026 cache of content trees");
+    hasher.update(path.as_os_str().as_bytes());
+    for number in [stamp.length, stamp.inode.0, stamp.inode.1] {
+        hasher.update(&number.to_be_bytes());
     }
-
-    /// Returns the name of the hashes in the cache.
-    fn cache_key(&self, path: &Path) -> String {
-        use std::os::unix::ffi::OsStrExt;
-        let mut hasher = blake3::Hasher::new_derive_key("whimbrel 2026 cache of content trees");
-        hasher.update(path.as_os_str().as_bytes());
-        for number in [self.length, self.inode.0, self.inode.1] {
-            hasher.update(&number.to_be_bytes());
-        }
-        for number in [
-            self.modified.0,
-            self.modified.1,
-            self.changed.0,
-            self.changed.1,
-        ] {
-            hasher.update(&number.to_be_bytes());
-        }
-        hasher.finalize().to_hex().to_string()
+    for number in [
+        stamp.modified.0,
+        stamp.modified.1,
+        stamp.changed.0,
+        stamp.changed.1,
+    ] {
+        hasher.update(&number.to_be_bytes());
     }
+    hasher.finalize().to_hex().to_string()
 }
 
 enum Source {
     File {
         path: PathBuf,
-        stamp: Stamp,
+        stamp: FileStamp,
     },
     Memory(Bytes),
     Repeated(repeated::Turned),
     /// A folder's list, and its contents.
     Bundled(bundled::Bundled),
     /// Consecutive files: the offset of each one's first byte, its path and its stamp.
-    Packed(Vec<(u64, PathBuf, Stamp)>),
+    Packed(Vec<(u64, PathBuf, FileStamp)>),
 }
 
 struct Item {
@@ -163,7 +125,7 @@ pub struct Shelved {
     /// Its name, for `get`.
     pub name: Guid,
     /// Its path.
-    #[serde(serialize_with = "crate::place::serialize_path")]
+    #[serde(serialize_with = "whimbrel_client::place::serialize_path")]
     pub path: PathBuf,
     /// Its length in bytes; for a folder, that of all its files.
     pub length: u64,
@@ -177,7 +139,7 @@ pub struct Shelved {
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct Skipped {
     /// Its path.
-    #[serde(serialize_with = "crate::place::serialize_path")]
+    #[serde(serialize_with = "whimbrel_client::place::serialize_path")]
     pub path: PathBuf,
     /// The reason.
     pub why: String,
@@ -291,15 +253,16 @@ impl Shelf {
         &self,
         path: &Path,
         progress: HashProgress<'_>,
-    ) -> Result<(ChunkTree, Stamp), ShelfError> {
+    ) -> Result<(ChunkTree, FileStamp), ShelfError> {
         let failed = |source| read_error(path, source);
         let file = File::open(path).map_err(failed)?;
-        let stamp = Stamp::of(&file.metadata().map_err(failed)?);
+        let stamp = FileStamp::of(&file.metadata().map_err(failed)?);
         let cached = self
             .cache
             .as_ref()
             .filter(|_| stamp.length >= WORTH_CACHING);
-        let cached = cached.map(|folder| folder.join(stamp.cache_key(path)).with_extension("tree"));
+        let cached =
+            cached.map(|folder| folder.join(cache_key(&stamp, path)).with_extension("tree"));
         if let Some(tree) = cached
             .as_ref()
             .and_then(|file| ChunkTree::decode(&fs::read(file).ok()?).ok())
@@ -314,7 +277,7 @@ impl Shelf {
                     HashError::Read(source) => failed(source),
                     HashError::TooLong => failed(io::ErrorKind::FileTooLarge.into()),
                 })?;
-        let after = Stamp::of(&file.metadata().map_err(failed)?);
+        let after = FileStamp::of(&file.metadata().map_err(failed)?);
         if after != stamp || tree.content_len() != stamp.length {
             return Err(ShelfError::Changing(path.to_owned()));
         }
@@ -331,19 +294,14 @@ impl Shelf {
         self.delegates = true;
     }
 
-    /// Returns everything on the shelf, to be published.
-    pub fn offers(&self) -> impl Iterator<Item = Publish> {
-        let contents = self.items.iter();
-        contents.map(|(name, item)| item.publish(*name))
+    /// Returns true if the access router is to keep copies.
+    pub fn is_delegated(&self) -> bool {
+        self.delegates
     }
 
-    /// Returns the requests that delegate everything on the shelf, if it is to be.
-    pub fn delegations(&self) -> impl Iterator<Item = LocalRequest> {
-        let contents = self.items.keys().filter(|_| self.delegates);
-        contents.map(|content| LocalRequest::Delegate {
-            content: *content,
-            is_on: true,
-        })
+    /// Returns everything on the shelf, as it is published.
+    pub fn published(&self) -> impl Iterator<Item = Publish> {
+        self.items.iter().map(|(name, item)| item.publish(*name))
     }
 
     /// Returns a content as it is published or sent.
@@ -422,27 +380,8 @@ impl Shelf {
             .items
             .get(&content)
             .ok_or(ReadError::Unknown(content))?;
-        let no_such_chunk = || ReadError::NoSuchChunk { content, index };
-        let range = chunk_size
-            .range(index.into(), item.tree.content_len())
-            .ok_or_else(no_such_chunk)?;
-        let (tree, length) = (&item.tree, item.tree.content_len());
-        // A chunk smaller than a group is proven with the group's bytes.
-        let group = tree.group().max(chunk_size);
-        let within = group
-            .range(group.index_of(range.start), length)
-            .ok_or_else(no_such_chunk)?;
-        let data = self.bytes_of(&item.source, within.clone())?;
-        let proof = tree
-            .proof_within(index.into(), chunk_size, &data)
-            .map_err(|_| no_such_chunk())?;
-        let mut encoded = Vec::with_capacity(proof.encoded_len());
-        proof.encode(&mut encoded);
-        let from = (range.start - within.start) as usize;
-        let data = data.slice(from..from + (range.end - range.start) as usize);
-        Ok(ReadChunk {
-            proof: encoded.into(),
-            data,
+        prove_chunk(&item.tree, index, chunk_size, |range| {
+            self.bytes_of(&item.source, range)
         })
     }
 
@@ -453,7 +392,7 @@ impl Shelf {
             Source::Repeated(bytes) => bytes.slice(range.start, (range.end - range.start) as usize),
             Source::File { path, stamp } => {
                 let mut data = Vec::new();
-                read_file(path, stamp, range, &mut data)?;
+                read_stamped(path, stamp, range, &mut data)?;
                 data.into()
             }
             Source::Packed(files) => read_packed(files, range.start, range.end)?.into(),
@@ -462,56 +401,9 @@ impl Shelf {
     }
 }
 
-/// Appends the bytes `range` of a file to `data`, if the file is the one that was hashed.
-fn read_file(
-    path: &Path,
-    stamp: &Stamp,
-    range: Range<u64>,
-    data: &mut Vec<u8>,
-) -> Result<(), ReadError> {
-    let failed = |source| ReadError::Read {
-        path: path.to_owned(),
-        source,
-    };
-    let file = File::open(path).map_err(failed)?;
-    let same = |file: &File| {
-        file.metadata()
-            .map(|metadata| Stamp::of(&metadata) == *stamp)
-            .map_err(failed)
-    };
-    if !same(&file)? {
-        return Err(ReadError::Changed(path.to_owned()));
-    }
-    append_exactly(&file, range, data).map_err(failed)?;
-    // Another program may have written to it in the meantime.
-    if same(&file)? {
-        Ok(())
-    } else {
-        Err(ReadError::Changed(path.to_owned()))
-    }
-}
-
-/// Appends the bytes `range` of a file to `data`, whose memory is not cleared before.
-fn append_exactly(file: &File, range: Range<u64>, data: &mut Vec<u8>) -> io::Result<()> {
-    let end = data.len() + (range.end - range.start) as usize;
-    data.reserve_exact(end - data.len());
-    let mut at = range.start;
-    while data.len() < end {
-        match rustix::io::pread(file, rustix::buffer::spare_capacity(data), at) {
-            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-            Ok(count) => at += count as u64,
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    // All spare memory is offered to the kernel.
-    data.truncate(end);
-    Ok(())
-}
-
 /// Reads the bytes from `start` to `end` of consecutive files.
 fn read_packed(
-    files: &[(u64, PathBuf, Stamp)],
+    files: &[(u64, PathBuf, FileStamp)],
     start: u64,
     end: u64,
 ) -> Result<Vec<u8>, ReadError> {
@@ -520,7 +412,7 @@ fn read_packed(
     for (at, path, stamp) in files[first..].iter().take_while(|(at, ..)| *at < end) {
         let (from, to) = (start.max(*at), end.min(at + stamp.length));
         data.resize((from - start) as usize, 0);
-        read_file(path, stamp, from - at..to - at, &mut data)?;
+        read_stamped(path, stamp, from - at..to - at, &mut data)?;
     }
     data.resize((end - start) as usize, 0);
     Ok(data)

@@ -17,7 +17,7 @@ use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::wire::ContentKind;
 
 use super::{
-    HashProgress, Item, Shelf, ShelfError, Shelved, Skipped, Source, Stamp, read_error,
+    FileStamp, HashProgress, Item, Shelf, ShelfError, Shelved, Skipped, Source, read_error,
     suggested_name,
 };
 
@@ -89,7 +89,7 @@ struct Packing {
     packs: Vec<Pack>,
     /// Bytes of the pack that is being filled.
     bytes: Vec<u8>,
-    files: Vec<(u64, PathBuf, Stamp)>,
+    files: Vec<(u64, PathBuf, FileStamp)>,
     /// The place of each content's bytes, which are sent once.
     spots: BTreeMap<Guid, Spot>,
 }
@@ -196,7 +196,7 @@ impl Shelf {
         })
     }
 
-    fn pack(&mut self, path: &Path, stamp: Stamp, bytes: &[u8], packing: &mut Packing) -> Kind {
+    fn pack(&mut self, path: &Path, stamp: FileStamp, bytes: &[u8], packing: &mut Packing) -> Kind {
         let content = Guid(*blake3::hash(bytes).as_bytes());
         let length = bytes.len() as u64;
         let file = |packed| Kind::File {
@@ -270,7 +270,7 @@ pub(super) fn tree_of(bytes: &[u8]) -> ChunkTree {
 }
 
 /// Reads a small file. Returns `None` if it changes meanwhile.
-fn read_small(path: &Path) -> io::Result<Option<(Stamp, Vec<u8>)>> {
+fn read_small(path: &Path) -> io::Result<Option<(FileStamp, Vec<u8>)>> {
     // It was neither a link nor a FIFO a moment ago.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mut file: File = OpenOptions::new()
@@ -278,7 +278,7 @@ fn read_small(path: &Path) -> io::Result<Option<(Stamp, Vec<u8>)>> {
         .custom_flags(flags.bits() as i32)
         .open(path)?;
     let found = file.metadata()?;
-    let stamp = Stamp::of(&found);
+    let stamp = FileStamp::of(&found);
     if !found.is_file() || stamp.length > MAX_PACKED_LEN {
         return Ok(None);
     }
@@ -286,7 +286,7 @@ fn read_small(path: &Path) -> io::Result<Option<(Stamp, Vec<u8>)>> {
     Read::by_ref(&mut file)
         .take(MAX_PACKED_LEN + 1)
         .read_to_end(&mut bytes)?;
-    let same = Stamp::of(&file.metadata()?) == stamp && bytes.len() as u64 == stamp.length;
+    let same = FileStamp::of(&file.metadata()?) == stamp && bytes.len() as u64 == stamp.length;
     Ok(same.then_some((stamp, bytes)))
 }
 

@@ -43,7 +43,10 @@ fn every_chunk_of_every_size_is_proven() {
         assert_eq!(fetched(&shelf, shelved.name, shelved.length, size), bytes);
     }
     let past_the_end = shelf.read(shelved.name, 77, ChunkSize::GROUP);
-    assert!(matches!(past_the_end, Err(ReadError::NoSuchChunk { .. })));
+    assert!(matches!(
+        past_the_end,
+        Err(ReadError::Source(SourceError::NoSuchChunk { .. }))
+    ));
 }
 
 #[test]
@@ -87,12 +90,12 @@ fn a_file_that_changed_is_no_longer_served() {
     fs::write(&path, b"after!").unwrap();
     assert!(matches!(
         shelf.read(name, 0, ChunkSize::DEFAULT),
-        Err(ReadError::Changed(_))
+        Err(ReadError::Source(SourceError::Changed(_)))
     ));
     fs::remove_file(&path).unwrap();
     assert!(matches!(
         shelf.read(name, 0, ChunkSize::DEFAULT),
-        Err(ReadError::Read { .. })
+        Err(ReadError::Source(SourceError::NotThere { .. }))
     ));
     shelf.remove(&name);
     assert!(matches!(
@@ -147,7 +150,7 @@ fn a_folder_is_a_list_packs_and_larger_files_and_what_cannot_be_had_is_left_out_
     ];
     assert_eq!(paths, expected);
     // The list, the large file, and the pack of the two different small ones.
-    assert_eq!((shelf.len(), shelf.offers().count()), (3, 3));
+    assert_eq!((shelf.len(), shelf.published().count()), (3, 3));
     assert_eq!(listed.packs()[0].length, 3);
 }
 
@@ -183,7 +186,7 @@ fn a_pack_is_never_half_old_and_half_new() {
     );
     let changed = read.read(pack.content, 0, ChunkSize::DEFAULT);
     assert!(
-        matches!(&changed, Err(ReadError::Changed(path)) if *path == top.canonicalize().unwrap().join("1"))
+        matches!(&changed, Err(ReadError::Source(SourceError::Changed(path))) if *path == top.canonicalize().unwrap().join("1"))
     );
 }
 

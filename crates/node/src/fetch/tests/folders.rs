@@ -192,7 +192,7 @@ fn what_the_source_no_longer_gives_is_named_and_the_rest_arrives() {
     // A source that has gone altogether is not asked for each of its files.
     let others: Vec<Guid> = scene
         .shelf
-        .offers()
+        .published()
         .map(|offer| offer.content)
         .filter(|content| *content != name)
         .collect();

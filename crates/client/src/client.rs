@@ -1,0 +1,468 @@
+//! A program at its host. Every call returns a [`Call`], which a thread waits for or a task awaits.
+
+use std::fmt;
+use std::future::Future;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use whimbrel_core::Guid;
+use whimbrel_mobilityfirst::local::{ContentOffer, Delivery};
+
+use crate::driver::{AttachOptions, HostDriver, poll_readable};
+use crate::error::{LocalError, ProgramError};
+use crate::place::host_daemon_socket;
+use crate::session::{Answer, GetOptions, OfferRule, PublishOptions, Question, SendOptions};
+use crate::source::ContentSource;
+use crate::transfer::{ChannelReader, Download, IncomingOffer, OfferInbox, Publication, Upload};
+
+/// Longest time for which nobody looks at a driver that has been made readable by mistake.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What the calls of a program have in common.
+pub(crate) struct DriverShare {
+    driver: Mutex<HostDriver>,
+    changed: Condvar,
+    /// Tasks that await something.
+    tasks: Mutex<Vec<Waker>>,
+}
+
+impl DriverShare {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, HostDriver> {
+        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the driver do what it can. Returns false if it can do nothing any more.
+    fn process(&self) -> bool {
+        let outcome = self.lock().process();
+        self.notify();
+        outcome.is_ok()
+    }
+
+    fn notify(&self) {
+        self.changed.notify_all();
+        let tasks =
+            core::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        for task in tasks {
+            task.wake();
+        }
+    }
+
+    fn await_change(&self, task: &Waker) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        if !tasks.iter().any(|waiting| waiting.will_wake(task)) {
+            tasks.push(task.clone());
+        }
+    }
+
+    /// Starts a call. Its step returns the result once there is one.
+    pub(crate) fn call<T>(
+        self: &Arc<Self>,
+        step: impl FnMut(&mut HostDriver) -> Result<Option<T>, ProgramError> + Send + 'static,
+    ) -> Call<T> {
+        Call {
+            share: Arc::clone(self),
+            step: Box::new(step),
+        }
+    }
+}
+
+impl fmt::Debug for DriverShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DriverShare").finish_non_exhaustive()
+    }
+}
+
+/// What makes progress under a [`Call`].
+type Step<T> = dyn FnMut(&mut HostDriver) -> Result<Option<T>, ProgramError> + Send;
+
+/// The result of a call to come: a thread waits for it, or a task awaits it. Dropping it cancels a transfer that
+/// it stands for.
+#[must_use = "a call has no result before it is waited for or awaited"]
+pub struct Call<T> {
+    share: Arc<DriverShare>,
+    step: Box<Step<T>>,
+}
+
+impl<T> Call<T> {
+    /// Blocks this thread until there is a result.
+    pub fn wait(self) -> Result<T, ProgramError> {
+        self.wait_until(None)
+    }
+
+    /// Blocks this thread until there is a result, for at most `patience`.
+    pub fn wait_for(self, patience: Duration) -> Result<T, ProgramError> {
+        match Instant::now().checked_add(patience) {
+            Some(until) => self.wait_until(Some((until, patience))),
+            None => self.wait_until(None),
+        }
+    }
+
+    fn wait_until(mut self, until: Option<(Instant, Duration)>) -> Result<T, ProgramError> {
+        let share = Arc::clone(&self.share);
+        let mut driver = share.lock();
+        loop {
+            if let Some(result) = (self.step)(&mut driver)? {
+                driver.flush();
+                return Ok(result);
+            }
+            driver.check()?;
+            let mut pause = LOOK;
+            if let Some((until, patience)) = until {
+                pause = pause.min(until.saturating_duration_since(Instant::now()));
+                if pause.is_zero() {
+                    return Err(ProgramError::TimedOut(patience));
+                }
+            }
+            let woken = share.changed.wait_timeout(driver, pause);
+            driver = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl<T> Future for Call<T> {
+    type Output = Result<T, ProgramError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let share = Arc::clone(&self.share);
+        let mut driver = share.lock();
+        match (self.step)(&mut driver) {
+            Ok(Some(result)) => {
+                driver.flush();
+                Poll::Ready(Ok(result))
+            }
+            Ok(None) => match driver.check() {
+                Ok(()) => {
+                    // The lock is held, so that no change is missed.
+                    share.await_change(context.waker());
+                    Poll::Pending
+                }
+                Err(error) => Poll::Ready(Err(error)),
+            },
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+}
+
+impl<T> fmt::Debug for Call<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").finish_non_exhaustive()
+    }
+}
+
+/// The state of a transfer.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TransferReport {
+    /// A content that is fetched.
+    Get(crate::session::FetchedSoFar),
+    /// A content that is sent.
+    Send {
+        /// The content.
+        content: Guid,
+        /// How far it is.
+        progress: crate::session::SendProgress,
+    },
+}
+
+/// A program that is attached to its host. Its clones are the same program.
+///
+/// When the host restarts, all that is under way continues: contents are published again, and transfers ask for
+/// the chunks that are missing.
+#[derive(Clone, Debug)]
+pub struct Client(Arc<DriverShare>);
+
+impl Client {
+    /// Attaches to this user's host, or to the system's: the socket that `WHIMBREL_SOCKET` names, or else the
+    /// default one.
+    pub fn attach() -> Result<Client, ProgramError> {
+        Client::attach_at(&host_daemon_socket(), AttachOptions::default())
+    }
+
+    /// Attaches to the host that listens on `path`. A thread of the client serves what the program publishes.
+    pub fn attach_at(path: &Path, options: AttachOptions) -> Result<Client, ProgramError> {
+        let client = Client::around(HostDriver::attach(path, options)?)?;
+        let share = Arc::downgrade(&client.0);
+        let thread = std::thread::Builder::new().name("whimbrel".into());
+        thread
+            .spawn(move || run_thread(&share))
+            .map_err(LocalError::Io)?;
+        Ok(client)
+    }
+
+    /// Attaches to the host that listens on `path`. A task of this tokio runtime serves what the program publishes.
+    #[cfg(feature = "tokio")]
+    pub fn attach_in_runtime(path: &Path, options: AttachOptions) -> Result<Client, ProgramError> {
+        let driver = HostDriver::attach(path, options)?;
+        let readable = driver
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(LocalError::Io)?;
+        #[expect(
+            deprecated,
+            reason = "unsound for a source that changes its descriptor; this one owns one for its life"
+        )]
+        let readable =
+            tokio::io::unix::AsyncFd::with_interest(readable, tokio::io::Interest::READABLE)
+                .map_err(LocalError::Io)?;
+        let client = Client::around(driver)?;
+        let share = Arc::downgrade(&client.0);
+        tokio::spawn(run_task(readable, share));
+        Ok(client)
+    }
+
+    fn around(driver: HostDriver) -> Result<Client, ProgramError> {
+        let share = Arc::new(DriverShare {
+            driver: Mutex::new(driver),
+            changed: Condvar::new(),
+            tasks: Mutex::new(Vec::new()),
+        });
+        Ok(Client(share))
+    }
+
+    fn share(&self) -> &Arc<DriverShare> {
+        &self.0
+    }
+
+    /// Detaches: withdraws what is published and ends all transfers with an error. What the network has taken is
+    /// still delivered. Dropping the last clone of a client, and all that it has returned, does the same.
+    pub fn detach(&self) {
+        self.share().lock().detach();
+        self.share().notify();
+    }
+
+    /// Returns true while the host is there.
+    pub fn is_connected(&self) -> bool {
+        self.share().lock().session().is_connected()
+    }
+
+    /// Fetches a content: `get(content_name)` of [MFTP §2]. Fetching begins at once, and ends if the download is
+    /// dropped.
+    pub fn get(&self, content: Guid, options: GetOptions) -> Result<Download, ProgramError> {
+        let mut driver = self.share().lock();
+        driver.check()?;
+        let number = driver.session().get(content, options);
+        driver.flush();
+        drop(driver);
+        Ok(Download::new(self.share(), number, content, None))
+    }
+
+    /// Publishes a content; it is withdrawn when the publication is dropped.
+    pub fn publish(&self, source: ContentSource) -> Result<Publication, ProgramError> {
+        self.publish_with(source, PublishOptions::default())
+    }
+
+    /// The same, with options.
+    pub fn publish_with(
+        &self,
+        source: ContentSource,
+        options: PublishOptions,
+    ) -> Result<Publication, ProgramError> {
+        let mut driver = self.share().lock();
+        driver.check()?;
+        let content = driver.publish(Arc::new(source), options);
+        drop(driver);
+        Ok(Publication::new(self.share(), content))
+    }
+
+    /// Publishes bytes. `file_name` is suggested to receivers and may be empty.
+    pub fn publish_bytes(
+        &self,
+        bytes: impl Into<Bytes>,
+        file_name: &str,
+    ) -> Result<Publication, ProgramError> {
+        self.publish(ContentSource::of_bytes(bytes.into(), file_name))
+    }
+
+    /// Publishes a file after hashing it, which takes about a second for each gigabyte.
+    pub fn publish_file(&self, path: &Path) -> Result<Publication, ProgramError> {
+        self.publish(ContentSource::of_file(path)?)
+    }
+
+    /// Sends a content to a receiver that has not requested it: `send(destination, content)` of [MFTP §2]. It ends
+    /// if the upload is dropped.
+    pub fn send(
+        &self,
+        destination: Guid,
+        source: ContentSource,
+        options: SendOptions,
+    ) -> Result<Upload, ProgramError> {
+        let mut driver = self.share().lock();
+        driver.check()?;
+        let content = source.content();
+        let number = driver.send(destination, Arc::new(source), options);
+        drop(driver);
+        Ok(Upload::new(self.share(), number, content))
+    }
+
+    /// Sends a few bytes to the programs that listen to a channel at the receiver. They arrive at most once, and
+    /// the sender is not told.
+    pub fn message(
+        &self,
+        destination: Guid,
+        channel: u32,
+        payload: impl Into<Bytes>,
+    ) -> Result<(), ProgramError> {
+        self.message_with(destination, channel, Delivery::default(), payload)
+    }
+
+    /// The same; `delivery` has the use of storage and the service.
+    pub fn message_with(
+        &self,
+        destination: Guid,
+        channel: u32,
+        delivery: Delivery,
+        payload: impl Into<Bytes>,
+    ) -> Result<(), ProgramError> {
+        let mut driver = self.share().lock();
+        driver.check()?;
+        driver
+            .session()
+            .message(destination, channel, delivery, payload.into())?;
+        driver.flush();
+        Ok(())
+    }
+
+    /// Receives the messages of a channel.
+    pub fn listen(&self, channel: u32) -> Result<ChannelReader, ProgramError> {
+        let mut driver = self.share().lock();
+        driver.check()?;
+        driver.session().listen(channel);
+        driver.flush();
+        drop(driver);
+        Ok(ChannelReader::new(self.share(), channel))
+    }
+
+    /// Receives what others send without a request: `recv` of [MFTP §4]. Offers that do not fit the rule are refused. A
+    /// program has one inbox: a second call replaces the rule.
+    pub fn inbox(&self, rule: OfferRule) -> Result<OfferInbox, ProgramError> {
+        let mut driver = self.share().lock();
+        driver.check()?;
+        driver.session().take_offers(rule);
+        driver.flush();
+        drop(driver);
+        Ok(OfferInbox::new(self.share()))
+    }
+
+    /// Returns an offer that the inbox has returned, as one of this program.
+    pub fn offer(&self, offer: ContentOffer) -> IncomingOffer {
+        IncomingOffer::new(self.share(), offer)
+    }
+
+    /// Returns the host's report as JSON: its name (`guid`), links and transfers.
+    pub fn status(&self) -> Result<Call<String>, ProgramError> {
+        self.ask(Question::Status, |answer| match answer {
+            Answer::Status(json) => Some(json),
+            _ => None,
+        })
+    }
+
+    /// Returns the host's name, by which others send to its programs.
+    pub fn name(&self) -> Result<Call<Guid>, ProgramError> {
+        self.ask(Question::Status, |answer| match answer {
+            Answer::Status(json) => {
+                let report: serde_json::Value = serde_json::from_str(&json).ok()?;
+                report["guid"].as_str()?.parse().ok()
+            }
+            _ => None,
+        })
+    }
+
+    /// Sends an echo request to a name, and returns the name of the node that answers.
+    pub fn ping(&self, destination: Guid) -> Result<Call<Guid>, ProgramError> {
+        let padding = 0;
+        let question = Question::Ping {
+            destination,
+            padding,
+        };
+        self.ask(question, |answer| match answer {
+            Answer::Pong(from) => Some(from),
+            _ => None,
+        })
+    }
+
+    fn ask<T: 'static>(
+        &self,
+        question: Question,
+        read: impl Fn(Answer) -> Option<T> + Send + 'static,
+    ) -> Result<Call<T>, ProgramError> {
+        let mut driver = self.share().lock();
+        driver.check()?;
+        let number = driver.session().ask(question);
+        driver.flush();
+        drop(driver);
+        let guard = crate::transfer::NumberGuard::new(self.share(), number);
+        Ok(self.share().call(
+            move |driver| match driver.session().take_answer(guard.number()) {
+                None => Ok(None),
+                Some(Answer::Failed(error)) => Err(error),
+                Some(answer) => match read(answer) {
+                    Some(result) => Ok(Some(result)),
+                    None => Err(LocalError::Protocol("another answer".to_owned()).into()),
+                },
+            },
+        ))
+    }
+
+    /// Returns the states of the program's transfers.
+    pub fn transfers(&self) -> Vec<TransferReport> {
+        let mut driver = self.share().lock();
+        let session = driver.session();
+        let (requested, sent) = session.transfers();
+        let gets = requested
+            .iter()
+            .filter_map(|number| session.get_progress(*number));
+        let mut reports: Vec<TransferReport> = gets.map(TransferReport::Get).collect();
+        reports.extend(sent.iter().filter_map(|number| {
+            Some(TransferReport::Send {
+                content: session.content_of(*number)?,
+                progress: session.send_progress(*number)?,
+            })
+        }));
+        reports
+    }
+}
+
+/// Serves a client until it, and all that it has returned, is dropped.
+fn run_thread(share: &Weak<DriverShare>) {
+    let readable = share
+        .upgrade()
+        .and_then(|share| share.lock().as_fd().try_clone_to_owned().ok());
+    let Some(readable) = readable else {
+        return;
+    };
+    loop {
+        match poll_readable(readable.as_fd(), None) {
+            Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return,
+            _ => {}
+        }
+        match share.upgrade() {
+            Some(share) if share.process() => {}
+            _ => return,
+        }
+    }
+}
+
+#[cfg(feature = "tokio")]
+async fn run_task(
+    readable: tokio::io::unix::AsyncFd<std::os::fd::OwnedFd>,
+    share: Weak<DriverShare>,
+) {
+    loop {
+        let Ok(mut ready) = readable.readable().await else {
+            return;
+        };
+        match share.upgrade() {
+            Some(share) if share.process() => {}
+            _ => return,
+        }
+        // tokio is told of edges: a descriptor that is still readable is looked at again.
+        if !poll_readable(readable.get_ref().as_fd(), Some(Duration::ZERO)).unwrap_or(false) {
+            ready.clear_ready();
+        }
+    }
+}
