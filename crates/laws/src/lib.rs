@@ -40,6 +40,8 @@ const EVERYTHING: &[&str] = &[
     "gnrs",
     "gnrs-cluster",
     "spoken",
+    "stream",
+    "http-proxy",
     "sim",
     "io",
     "mobilityfirst",
@@ -77,10 +79,16 @@ pub const LAYERS: &[Layer] = &[
     layer("gnrs", &["core"], &["sim"]),
     layer("gnrs-cluster", &["core", "gnrs"], &[]),
     layer("spoken", &["core"], &[]),
+    layer("stream", &["core"], &[]),
     layer(
         "mobilityfirst",
         &["core", "link", "gnrs", "content"],
         &["sim"],
+    ),
+    layer(
+        "http-proxy",
+        &["core", "content", "stream", "mobilityfirst"],
+        &[],
     ),
     layer(
         "node",
@@ -164,6 +172,7 @@ pub const PROTOCOLS: &[&str] = &[
     "tcp-proxy",
     "gnrs",
     "spoken",
+    "stream",
     "mobilityfirst",
     "sim",
 ];
