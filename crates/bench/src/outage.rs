@@ -14,12 +14,12 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use whimbrel_client::{LocalClient, LocalError};
 use whimbrel_core::{PortId, Time};
 use whimbrel_lab::LabError;
 use whimbrel_lab::scenario::{Overrides, Plan, Scenario as Written, netns, sim};
 use whimbrel_lab::study::Backend;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
-use whimbrel_node::local_client::{LocalClient, LocalError};
 use whimbrel_sim::link::Outage;
 use whimbrel_sim::trace::{TraceKind, TraceRecord, TraceSink};
 

@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
+use whimbrel_client::LocalError;
+use whimbrel_client::place::FolderError;
 use whimbrel_io::IoError;
 use whimbrel_mobilityfirst::local::FailReason;
 use whimbrel_node::config::ConfigError;
 use whimbrel_node::fetch::FetchError;
 use whimbrel_node::inbox::InboxError;
 use whimbrel_node::keys::KeyError;
-use whimbrel_node::local_client::LocalError;
 use whimbrel_node::output::OutputError;
-use whimbrel_node::place::FolderError;
 use whimbrel_node::run::StartError;
 
 /// Signals that stop a command.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use whimbrel_node::local_client::LocalError;
+use whimbrel_client::LocalError;
 use whimbrel_node::{diagnostics, exact_json};
 
 use crate::exit::{self, Exit, Failure};

@@ -20,11 +20,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use support::{Network, Running, noise};
+use whimbrel_client::LocalClient;
 use whimbrel_content::{ChunkSize, ChunkTree};
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, Publish, ReadChunk};
 use whimbrel_mobilityfirst::wire::{ContentKind, ControlCode};
-use whimbrel_node::local_client::LocalClient;
 
 /// Kind and permissions, time, bytes or target of everything below a folder.
 type Contents = BTreeMap<PathBuf, (u32, (i64, i64), Vec<u8>)>;

@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
+use whimbrel_client::LocalClient;
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, Publish, ReadChunk};
 use whimbrel_mobilityfirst::wire::ContentKind;
-use whimbrel_node::local_client::LocalClient;
 
 use support::{Running, await_that, finished, free_port, name_of, noise, whimbrel};
 

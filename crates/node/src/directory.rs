@@ -11,7 +11,7 @@ use whimbrel_gnrs::directory::Directory;
 use whimbrel_keychain::ownership::ForeignPath;
 use whimbrel_keychain::small_file;
 
-use crate::place::{FolderError, Places, check_own, make_folder_of};
+use whimbrel_client::place::{FolderError, Places, check_own, make_folder_of};
 
 /// Names the file of the directory, in place of that of this user.
 pub const NAMES_VARIABLE: &str = "WHIMBREL_NAMES";

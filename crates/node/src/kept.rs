@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use whimbrel_keychain::small_file;
 
-use crate::place::{check_own, make_folder_of};
 use crate::run::StartError;
+use whimbrel_client::place::{check_own, make_folder_of};
 
 /// The file of one part of the state.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use whimbrel_gnrs::{KeyFileError, KeyPair};
 use whimbrel_keychain::ownership::ForeignPath;
 
-use crate::place::{FolderError, check_own, make_folder_of};
+use whimbrel_client::place::{FolderError, check_own, make_folder_of};
 
 /// An error of a key file.
 #[derive(Debug, thiserror::Error)]

@@ -16,8 +16,8 @@ use whimbrel_mobilityfirst::links::NameRule;
 use crate::config::{LinkSection, Way};
 use crate::kept::KeptFile;
 use crate::machine::Node;
-use crate::place::known_peers_file;
 use crate::run::StartError;
+use whimbrel_client::place::known_peers_file;
 
 /// The file is written this often if there is a new name: one of the last moment before a node is
 /// killed is not kept.

@@ -8,7 +8,7 @@
 //! | [`compose`] | a node's machine from its plan, without sockets |
 //! | [`run`] | a node behind real sockets, from a plan |
 //! | [`reload`] | changes of the configuration that a running node applies |
-//! | [`keys`], [`place`] | key files, and the default places of files |
+//! | [`keys`] | key files |
 //! | [`known_peers`] | the names that were proven at the addresses of neighbours |
 //! | [`directory`] | the aliases that this user's programs take in place of names |
 //! | [`metrics`] | a node's counters, for Prometheus |
@@ -20,7 +20,7 @@
 //! | [`pointers`] | pointers of keys: publishing one, and finding its newest version |
 //! | [`ndn`] | a router's NDN plane: machine, sockets |
 //! | [`tcp_proxy`] | a TCP/ICN proxy: its configuration, its device, its loop |
-//! | [`local_client`] | a program's connection to its host, by a socket or in the same process |
+//! | `inner_client` | a program's connection to a host in the same process |
 //! | [`shelf`], [`serve`] | the publishing side: files hashed once, read and proven chunk by chunk |
 //! | [`fetch`] | the receiving side: verified chunks to disk, and the record by which a fetch resumes |
 //! | [`push`], [`inbox`] | contents that their receiver has not requested: sent, and received by a rule |
@@ -45,11 +45,11 @@ pub mod directory;
 pub mod exact_json;
 pub mod fetch;
 pub mod inbox;
+mod inner_client;
 mod kept;
 pub mod keys;
 pub mod known_peers;
 pub mod links;
-pub mod local_client;
 pub mod machine;
 pub mod metrics;
 pub mod name_client;
@@ -59,7 +59,6 @@ pub mod name_store;
 pub mod ndn;
 pub mod output;
 pub mod perf;
-pub mod place;
 pub mod pointers;
 pub mod push;
 mod quotas;

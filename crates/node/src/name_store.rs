@@ -12,8 +12,8 @@ use whimbrel_gnrs::{DiskStore, MemoryStore, Record, RecordKey, Store, StoreError
 use whimbrel_gnrs_cluster::ClusterStore;
 
 use crate::config::{NameServerPlan, NameStorePlan};
-use crate::place::make_folder_of;
 use crate::run::StartError;
+use whimbrel_client::place::make_folder_of;
 
 /// A store on disk, in memory, or on a cluster.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use whimbrel_keychain::small_file;
 
 use crate::directory::DirectoryFile;
 use crate::name_client::{NameClient, NamePatience, Resolution};
-use crate::place::{check_own, make_folder_of};
+use whimbrel_client::place::{check_own, make_folder_of};
 
 /// A pointer is signed again after this time: it is forgotten after three times as long.
 pub const RENEWAL: Duration = Duration::from_millis(MAX_LIFETIME_MS / 3);

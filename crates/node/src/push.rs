@@ -12,9 +12,9 @@ use whimbrel_mobilityfirst::chunk_size::asked;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, SendContent, SendState};
 use whimbrel_mobilityfirst::wire::OfferUse;
 
-use crate::local_client::{Attachment, LocalClient, LocalError, requested_size};
 use crate::shelf::Shelf;
 use crate::wait::{Subject, Wait, Watch};
+use whimbrel_client::{Attachment, LocalClient, LocalError, requested_size};
 
 /// Interval at which the stop flag is checked, and a daemon that has gone is called.
 const LOOK: Duration = Duration::from_millis(200);

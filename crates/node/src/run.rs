@@ -21,18 +21,19 @@ use crate::config::{
     Bind, Config, HopSection, HostPlan, MobilityFirstPlan, NameServerPlan, Plan, RouterPlan,
     any_address, has_fast_aes,
 };
+use crate::inner_client::{Events, InnerClient};
 use crate::keys::{self, HeldKey, KeyError, random_bytes};
 use crate::known_peers::KnownPeers;
 use crate::links::{open_links, share_of_a_network};
-use crate::local_client::{Events, InnerClient, LocalClient};
 use crate::metrics::{self, Source};
 use crate::name_store::{self, NameStore, Waker};
 use crate::ndn::NdnThread;
 use crate::ndn::open::NdnOpened;
-use crate::place::{FolderError, make_folder_of};
 use crate::quotas::QuotaFile;
 use crate::reload::Reloader;
 use crate::{Node, NodeEvent};
+use whimbrel_client::LocalClient;
+use whimbrel_client::place::{FolderError, make_folder_of};
 
 /// The event loop of any node.
 pub type NodeLoop = EventLoop<Node<NameStore>>;
@@ -473,7 +474,7 @@ impl EmbeddedHost {
     /// Returns the connection of a further program.
     pub fn connect(&self) -> LocalClient {
         let (app, events) = self.programs.add();
-        LocalClient::inner(InnerClient::new(self.handle.clone(), app, events))
+        LocalClient::by(InnerClient::new(self.handle.clone(), app, events))
     }
 
     /// Returns the host's name.

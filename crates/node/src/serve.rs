@@ -8,9 +8,9 @@ use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 use whimbrel_mobilityfirst::wire::ControlCode;
 
-use crate::local_client::{Attachment, LocalClient, LocalError, requested_size};
 use crate::shelf::{ReadError, Shelf};
 use crate::wait::{Subject, Wait, Watch};
+use whimbrel_client::{Attachment, LocalClient, LocalError, requested_size};
 
 /// Interval at which the stop flag is checked, and a daemon that has gone is called.
 const LOOK: Duration = Duration::from_millis(200);

@@ -20,8 +20,8 @@ use whimbrel_keychain::small_file;
 use whimbrel_mobilityfirst::local::{LocalRequest, Publish, ReadChunk};
 use whimbrel_mobilityfirst::wire::ContentKind;
 
-use crate::place::{check_own, make_folder_of};
 pub(crate) use repeated::{Blocks, Repeated};
+use whimbrel_client::place::{check_own, make_folder_of};
 
 /// Files below this size are hashed again rather than looked up, in bytes.
 const WORTH_CACHING: u64 = 4 << 20;
@@ -163,7 +163,7 @@ pub struct Shelved {
     /// Its name, for `get`.
     pub name: Guid,
     /// Its path.
-    #[serde(serialize_with = "crate::place::serialize_path")]
+    #[serde(serialize_with = "whimbrel_client::place::serialize_path")]
     pub path: PathBuf,
     /// Its length in bytes; for a folder, that of all its files.
     pub length: u64,
@@ -177,7 +177,7 @@ pub struct Shelved {
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct Skipped {
     /// Its path.
-    #[serde(serialize_with = "crate::place::serialize_path")]
+    #[serde(serialize_with = "whimbrel_client::place::serialize_path")]
     pub path: PathBuf,
     /// The reason.
     pub why: String,

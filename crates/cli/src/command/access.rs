@@ -1,11 +1,11 @@
 //! How a command reaches a host: a daemon's socket, or a host in its own process.
 
+use whimbrel_client::place::host_daemon_socket;
+use whimbrel_client::{Attachment, LocalError};
 use whimbrel_gnrs::KeyPair;
 use whimbrel_node::config::{Config, Draft, LinkSection};
 use whimbrel_node::keys;
 use whimbrel_node::known_peers::KnownPeers;
-use whimbrel_node::local_client::{Attachment, LocalError};
-use whimbrel_node::place::host_daemon_socket;
 use whimbrel_node::run::{EmbeddedHost, StartError};
 
 use crate::arguments::HostAccess;

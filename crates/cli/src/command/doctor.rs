@@ -8,10 +8,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use serde::Serialize;
+use whimbrel_client::connect_socket;
+use whimbrel_client::place::{Places, check_own};
 use whimbrel_node::config::{NDN_PORT, NDN_WEBSOCKET_PORT};
-use whimbrel_node::local_client::connect_socket;
 use whimbrel_node::ndn::client::Uplink;
-use whimbrel_node::place::{Places, check_own};
 
 use super::{Outcome, json_line, out};
 use crate::exit::Exit;

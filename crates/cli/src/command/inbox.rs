@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
+use whimbrel_client::Attachment;
 use whimbrel_core::Guid;
 use whimbrel_core::units::ByteSize;
 use whimbrel_keychain::small_file;
 use whimbrel_mobilityfirst::local::ContentOffer;
 use whimbrel_node::inbox::{Existing, InboxEvent, InboxRule, take_offers};
-use whimbrel_node::local_client::Attachment;
 
 use super::access::{no_host, reach};
 use super::directory;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
+use whimbrel_client::place::host_daemon_socket;
 use whimbrel_core::units::{ByteSize, Rate};
 use whimbrel_mobilityfirst::host::LinkPolicy;
 use whimbrel_mobilityfirst::host::interfaces::{InterfaceChange, LinkChange};
 use whimbrel_mobilityfirst::local::LocalRequest;
-use whimbrel_node::place::host_daemon_socket;
 
 use super::Outcome;
 use super::status::{Asked, manage};

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use whimbrel_client::place::{Places, daemon_socket};
 use whimbrel_core::Guid;
 use whimbrel_core::units::Span;
 use whimbrel_gnrs::{Answer, Pointer, Record, ResolverEvent};
 use whimbrel_node::config::{Draft, Kind, Remote, listen_address};
 use whimbrel_node::name_client::{NamePatience, Resolution};
-use whimbrel_node::place::{Places, daemon_socket};
 
 use super::name_copies::{Backup, Move, Restore};
 use super::pointers::{self, NameServers};

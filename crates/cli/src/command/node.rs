@@ -6,13 +6,13 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use whimbrel_client::place::{HOST_SOCKET_VARIABLE, Places, daemon_socket, host_daemon_socket};
 use whimbrel_lab::rivals::STRATEGIES;
 use whimbrel_node::config::{
     Bind, Config, Draft, Kind, LinkSection, NamedRemote, NdnRouteSection, Plan, PostQuantum,
     Remote, RouterPlan, Via, listen_address,
 };
 use whimbrel_node::ndn::open::{NFD_SOCKET, NdnOpened};
-use whimbrel_node::place::{HOST_SOCKET_VARIABLE, Places, daemon_socket, host_daemon_socket};
 use whimbrel_node::reload::{Reloaded, Reloader};
 use whimbrel_node::run::{self, Opened};
 

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Deserialize;
 use serde_json::json;
+use whimbrel_client::LocalClient;
 use whimbrel_core::Guid;
 use whimbrel_core::units::Span;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
-use whimbrel_node::local_client::LocalClient;
 use whimbrel_node::wait::{Subject, Watch};
 
 use super::access::{no_host, reach};

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Value, json};
+use whimbrel_client::place::Places;
 use whimbrel_core::Guid;
 use whimbrel_core::units::{Span, format_duration};
 use whimbrel_gnrs::alias::Alias;
@@ -17,7 +18,6 @@ use whimbrel_node::config::{GNRS_PORT, Remote};
 use whimbrel_node::directory::DirectoryFile;
 use whimbrel_node::keys;
 use whimbrel_node::name_client::{NameClient, NamePatience, Resolution};
-use whimbrel_node::place::Places;
 use whimbrel_node::pointers::{self, FoundPointer, KnownPointers, PointerError, RENEWAL, unix_ms};
 use whimbrel_node::shelf::{Shelf, Shelved};
 

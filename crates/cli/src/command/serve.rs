@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
+use whimbrel_client::place::Places;
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::wire::ControlCode;
 use whimbrel_node::config::{Bind, LinkSection, NamedRemote, Remote, listen_address};
-use whimbrel_node::place::Places;
 use whimbrel_node::serve::{ServeEvent, serve};
 use whimbrel_node::shelf::{Shelf, ShelfError, Shelved};
 

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Value, json};
+use whimbrel_client::place::{Places, daemon_socket};
+use whimbrel_client::{LocalClient, LocalError};
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
-use whimbrel_node::local_client::{LocalClient, LocalError};
-use whimbrel_node::place::{Places, daemon_socket};
 use whimbrel_node::wait::waits_in;
 
 use super::directory::shown;

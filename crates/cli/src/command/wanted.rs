@@ -6,14 +6,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use whimbrel_client::connect_socket;
+use whimbrel_client::place::host_daemon_socket;
 use whimbrel_core::{Guid, GuidPrefix};
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 use whimbrel_node::config::NamedRemote;
 use whimbrel_node::directory::ResolveError;
 use whimbrel_node::fetch::unfinished_at;
-use whimbrel_node::local_client::connect_socket;
 use whimbrel_node::output::Destination;
-use whimbrel_node::place::host_daemon_socket;
 use whimbrel_node::pointers::FoundPointer;
 use whimbrel_node::ticket::{Ticket, TicketError};
 use whimbrel_spoken::{Code, CodeError};

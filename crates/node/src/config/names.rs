@@ -8,7 +8,7 @@ use whimbrel_gnrs_cluster::{ClusterAddress, ClusterConfig};
 
 use super::checks::Found;
 use super::sections::GnrsSection;
-use crate::place::Places;
+use whimbrel_client::place::Places;
 
 /// Where a name server has its records.
 #[derive(Clone, Debug)]

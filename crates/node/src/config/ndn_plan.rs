@@ -23,7 +23,7 @@ use whimbrel_ndn_router::faces::FaceSettings;
 use super::checks::{Found, TICK};
 use super::planning::{HEADERS, MAX_PACKET, MOST, bound_by_links};
 use super::{CommandRights, Config, NdnFaceSection, NdnSection, Reliability};
-use crate::place::check_own;
+use whimbrel_client::place::check_own;
 
 /// Datagram size that a link assumes until its port reports another one, bytes.
 const ANY_MTU: usize = 1472;

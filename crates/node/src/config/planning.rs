@@ -19,7 +19,7 @@ use super::{
     Bind, ConfigError, Draft, HostPlan, Kind, LinkSection, MobilityFirstPlan, NameServerPlan, Plan,
     RouterPlan, StorageSection, Via,
 };
-use crate::place::{Places, check_own};
+use whimbrel_client::place::{Places, check_own};
 
 /// Longest lifetime of an announcement without renewal.
 const MAX_ANNOUNCEMENT: Span = Span(Duration::from_millis(

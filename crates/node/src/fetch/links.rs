@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 
-use crate::local_client::LocalClient;
+use whimbrel_client::LocalClient;
 
 /// The number of the question about links; other questions have other ones.
 const QUESTION: u32 = 0x6c69_6e6b;

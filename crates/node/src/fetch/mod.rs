@@ -41,10 +41,10 @@ use whimbrel_content::{ChunkSize, FolderError};
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{FailReason, OfferId};
 
-use crate::local_client::{Attachment, LocalError};
 use crate::output::{Destination, OutputError};
 use crate::wait::Wait;
 use session::Fetch;
+use whimbrel_client::{Attachment, LocalError};
 
 /// The content to fetch, and its destination.
 pub struct FetchOptions {
@@ -156,7 +156,7 @@ fn serialize_path<S: serde::Serializer>(
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     match path {
-        Some(path) => crate::place::serialize_path(path, serializer),
+        Some(path) => whimbrel_client::place::serialize_path(path, serializer),
         None => serializer.serialize_none(),
     }
 }

@@ -21,9 +21,9 @@ use super::transfer::{Purpose, Sink, Transfer};
 use super::unannounced::Unannounced;
 use super::unpacking::Unpacking;
 use super::{FetchError, FetchOptions, Fetched, Progress, State};
-use crate::local_client::{Attachment, LocalError};
 use crate::output::{Destination, MadeFolder};
 use crate::wait::{Subject, Wait, Watch};
+use whimbrel_client::{Attachment, LocalError};
 
 /// Interval at which the stop flag is checked, and a daemon that has gone is called again.
 const LOOK: Duration = Duration::from_millis(200);

@@ -14,9 +14,9 @@ mod updates;
 
 use super::finishing::name_for;
 use super::*;
-use crate::local_client::LocalClient;
 use crate::output::Stream;
 use crate::shelf::Shelf;
+use whimbrel_client::LocalClient;
 
 /// The behaviour of the simulated host.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -25,11 +25,11 @@ use whimbrel_mobilityfirst::local::{
 };
 
 use crate::fetch::{FetchError, Fetched, Progress};
-use crate::local_client::{Attachment, LocalClient, LocalError};
 use crate::wait::{Subject, Wait, Watch};
 use record::InboxRecord;
 pub use rule::{Existing, InboxRule, RefusedOffer};
 use taking::{TakenContent, TakingEvent, TakingManner};
+use whimbrel_client::{Attachment, LocalClient, LocalError};
 
 /// Interval at which the stop flag is checked, and a daemon that has gone is called.
 const LOOK: Duration = Duration::from_millis(100);

@@ -13,8 +13,8 @@ use whimbrel_mobilityfirst::wire::OfferUse;
 
 use super::rule::{Existing, place_of};
 use crate::fetch::{FetchError, FetchOptions, Fetched, Progress, Unpacking, fetch};
-use crate::local_client::{Attachment, LocalError};
 use crate::output::{Destination, Stream};
+use whimbrel_client::{Attachment, LocalError};
 
 /// What a thread tells its inbox.
 pub(super) enum TakingEvent {

@@ -14,8 +14,8 @@ use whimbrel_ndn_router::NdnRouter;
 use whimbrel_ndn_router::endpoint::ETHER_TYPE;
 
 use crate::config::NdnPlan;
-use crate::place::{FolderError, Places, check_own};
 use crate::run::{GROUP_SOCKET_MODE, StartError};
+use whimbrel_client::place::{FolderError, Places, check_own};
 
 /// The loop of an NDN router.
 pub type NdnLoop = EventLoop<NdnRouter>;

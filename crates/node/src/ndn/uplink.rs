@@ -13,7 +13,7 @@ use whimbrel_keychain::ownership::ForeignPath;
 use whimbrel_ndn_mgmt::{FaceUri, face_uri};
 
 use super::open::NFD_SOCKET;
-use crate::place::{Places, check_own};
+use whimbrel_client::place::{Places, check_own};
 
 /// The environment variable that all NDN programs read.
 const VARIABLE: &str = "NDN_CLIENT_TRANSPORT";

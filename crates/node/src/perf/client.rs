@@ -12,9 +12,9 @@ use super::words::{Letter, VERSION, Word};
 use super::{AGAIN, CHANNEL, LOOK, Plan};
 use crate::fetch::{LinkBytes, link_bytes};
 use crate::keys::random_bytes;
-use crate::local_client::{Attachment, LocalClient, LocalError};
 use crate::shelf::Blocks;
 use crate::wait::{Subject, Wait, Watch};
+use whimbrel_client::{Attachment, LocalClient, LocalError};
 
 /// How often the server is told that the test goes on.
 const GOES_ON: Duration = Duration::from_secs(10);

@@ -13,8 +13,8 @@ use super::receiving::Receiving;
 use super::words::{Letter, VERSION, Word};
 use super::{AGAIN, CHANNEL, LOOK, Plan};
 use crate::keys::random_bytes;
-use crate::local_client::{Attachment, LocalClient, LocalError};
 use crate::shelf::Blocks;
+use whimbrel_client::{Attachment, LocalClient, LocalError};
 
 /// Bound of the tests at a time.
 const MAX_TESTS: usize = 16;

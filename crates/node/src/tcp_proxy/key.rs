@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use whimbrel_keychain::ownership::ForeignPath;
 
 use crate::keys::random_bytes;
-use crate::place::check_own;
+use whimbrel_client::place::check_own;
 
 /// Octets of a secret, at least.
 const LEAST: usize = 32;

@@ -6,10 +6,10 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use whimbrel_client::{HostWay, LocalError, WRITE_PATIENCE};
 use whimbrel_io::{IoError, LoopHandle};
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 
-use super::{LocalError, WRITE_PATIENCE};
 use crate::{NameStore, Node};
 
 /// Bound of the bytes of events that wait for the program; its host keeps further ones, as it does
@@ -113,9 +113,11 @@ impl InnerClient {
     ) -> InnerClient {
         InnerClient { host, app, events }
     }
+}
 
+impl HostWay for InnerClient {
     /// Passes a request to the host. Waits while the host is too busy.
-    pub(super) fn send(&mut self, request: LocalRequest) -> Result<(), LocalError> {
+    fn send(&mut self, request: &LocalRequest) -> Result<(), LocalError> {
         let (app, until) = (self.app, Instant::now() + WRITE_PATIENCE);
         loop {
             let request = request.clone();
@@ -135,8 +137,7 @@ impl InnerClient {
         }
     }
 
-    /// Returns the next event, or `None` if none has come within `patience`.
-    pub(super) fn receive(&mut self, patience: Duration) -> Result<Option<LocalEvent>, LocalError> {
+    fn receive(&mut self, patience: Duration) -> Result<Option<LocalEvent>, LocalError> {
         let Some((event, is_open_again)) = self.events.pop(patience)? else {
             return Ok(None);
         };

@@ -159,10 +159,7 @@ pub fn check_own(path: &Path) -> Result<(), ForeignPath> {
 }
 
 /// Serializes a path as text for JSON; bytes that are not UTF-8 become U+FFFD.
-pub(crate) fn serialize_path<S: serde::Serializer>(
-    path: &Path,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
+pub fn serialize_path<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.display())
 }
 

@@ -5,100 +5,79 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
-use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, check_greeting, greeting};
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 
-use super::{LocalError, WRITE_PATIENCE, connect_socket};
+use crate::connection::HostWay;
+use crate::error::LocalError;
+use crate::frames::{EventFrames, RequestFrames};
+use crate::place::check_own;
 
-/// The largest frame that a daemon sends or takes, in bytes: the largest chunk with room for its
-/// headers.
-const MAX_FRAME: usize = (4 << 20) + (64 << 10);
-/// A connection to a daemon: the frames of `docs/protocols/local.md` on a Unix stream.
-#[derive(Debug)]
-pub(super) struct SocketClient {
-    stream: UnixStream,
-    incoming: Incoming,
-    head: Vec<u8>,
-    // True once the daemon has said that it speaks this protocol.
-    greeted: bool,
+/// Time in which a daemon must read what is written to it; afterwards it counts as gone.
+pub const WRITE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Connects to the socket of a daemon of this machine. Refuses one that another user could have put
+/// there.
+pub fn connect_socket(path: &Path) -> Result<UnixStream, LocalError> {
+    check_own(path)?;
+    UnixStream::connect(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound
+        | io::ErrorKind::ConnectionRefused
+        | io::ErrorKind::NotADirectory => LocalError::Nobody(path.to_owned()),
+        io::ErrorKind::PermissionDenied => LocalError::NotPermitted(path.to_owned()),
+        _ => LocalError::Io(error),
+    })
 }
 
-/// A frame on its way in.
-#[derive(Debug, Default)]
-struct Incoming {
-    prefix: [u8; 4],
-    prefix_filled: usize,
-    body: BytesMut,
-    body_filled: usize,
+/// A connection to a daemon: the frames of `docs/protocols/local.md` on a Unix stream.
+#[derive(Debug)]
+pub(crate) struct SocketClient {
+    stream: UnixStream,
+    events: EventFrames,
+    requests: RequestFrames,
 }
 
 impl SocketClient {
-    /// Attaches to the daemon that listens on `path`.
-    pub(super) fn connect(path: &Path) -> Result<SocketClient, LocalError> {
-        SocketClient::over(connect_socket(path)?)
-    }
-
     /// Uses a connected stream. [`SocketClient::receive`] detects a daemon of another version.
-    pub(super) fn over(stream: UnixStream) -> Result<SocketClient, LocalError> {
+    pub(crate) fn over(stream: UnixStream) -> Result<SocketClient, LocalError> {
         stream
             .set_write_timeout(Some(WRITE_PATIENCE))
             .map_err(LocalError::Io)?;
         let mut client = SocketClient {
             stream,
-            incoming: Incoming::default(),
-            head: Vec::new(),
-            greeted: false,
+            events: EventFrames::default(),
+            requests: RequestFrames::default(),
         };
-        client.head.extend_from_slice(&[0; 4]);
-        client.head.extend_from_slice(&greeting());
-        client.write_frame(&[])?;
+        client.write_all()?;
         Ok(client)
     }
 
-    /// Sends one request.
-    pub(super) fn send(&mut self, request: &LocalRequest) -> Result<(), LocalError> {
-        self.head.clear();
-        self.head.extend_from_slice(&[0; 4]);
-        let tail = request.encode_head(&mut self.head);
-        self.write_frame(&tail)
-    }
-
-    /// Writes the frame whose content is in `head`, after room for its length, and in `tail`.
-    fn write_frame(&mut self, tail: &[u8]) -> Result<(), LocalError> {
-        let length = (self.head.len() - 4 + tail.len()) as u32;
-        self.head[..4].copy_from_slice(&length.to_be_bytes());
-        let (mut head, mut tail) = (&self.head[..], tail);
-        while !head.is_empty() || !tail.is_empty() {
+    fn write_all(&mut self) -> Result<(), LocalError> {
+        while let Some([head, tail]) = self.requests.next_bytes() {
             match self
                 .stream
                 .write_vectored(&[IoSlice::new(head), IoSlice::new(tail)])
             {
                 Ok(0) => return Err(LocalError::Closed),
-                Ok(written) => {
-                    let of_head = written.min(head.len());
-                    head = &head[of_head..];
-                    tail = &tail[written - of_head..];
-                }
+                Ok(written) => self.requests.note_written(written),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(broken(error)),
             }
         }
         Ok(())
     }
+}
 
-    /// Returns the next event, or `None` if none has come within `patience`.
-    pub(super) fn receive(&mut self, patience: Duration) -> Result<Option<LocalEvent>, LocalError> {
+impl HostWay for SocketClient {
+    fn send(&mut self, request: &LocalRequest) -> Result<(), LocalError> {
+        self.requests.push(request);
+        self.write_all()
+    }
+
+    fn receive(&mut self, patience: Duration) -> Result<Option<LocalEvent>, LocalError> {
         let until = Instant::now() + patience;
         loop {
-            if let Some(frame) = self.incoming.take_frame()? {
-                if !self.greeted {
-                    check_greeting(&frame).map_err(LocalError::Version)?;
-                    self.greeted = true;
-                    continue;
-                }
-                return LocalEvent::decode(&frame)
-                    .map(Some)
-                    .map_err(|fault| LocalError::Protocol(fault.to_string()));
+            if let Some(event) = self.events.next_event()? {
+                return Ok(Some(event));
             }
             let left = until
                 .saturating_duration_since(Instant::now())
@@ -106,9 +85,9 @@ impl SocketClient {
             self.stream
                 .set_read_timeout(Some(left))
                 .map_err(LocalError::Io)?;
-            match self.stream.read(self.incoming.room()) {
+            match self.stream.read(self.events.room()) {
                 Ok(0) => return Err(LocalError::Closed),
-                Ok(count) => self.incoming.filled(count),
+                Ok(count) => self.events.note_filled(count),
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => return Ok(None),
                     // A signal: the program checks its flags.
@@ -120,54 +99,18 @@ impl SocketClient {
     }
 }
 
-fn broken(error: io::Error) -> LocalError {
+/// Returns the failure of a stream: a daemon that has ended, or another one.
+pub(crate) fn broken(error: io::Error) -> LocalError {
     match error.kind() {
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => LocalError::Closed,
         _ => LocalError::Io(error),
     }
 }
 
-impl Incoming {
-    fn room(&mut self) -> &mut [u8] {
-        if self.prefix_filled < 4 {
-            &mut self.prefix[self.prefix_filled..]
-        } else {
-            &mut self.body[self.body_filled..]
-        }
-    }
-
-    fn filled(&mut self, count: usize) {
-        if self.prefix_filled < 4 {
-            self.prefix_filled += count;
-        } else {
-            self.body_filled += count;
-        }
-    }
-
-    /// Returns the frame, if it is whole.
-    fn take_frame(&mut self) -> Result<Option<Bytes>, LocalError> {
-        if self.prefix_filled < 4 {
-            return Ok(None);
-        }
-        let length = u32::from_be_bytes(self.prefix) as usize;
-        if length > MAX_FRAME || length == 0 {
-            return Err(LocalError::Protocol(format!("a frame of {length} bytes")));
-        }
-        if self.body.len() != length {
-            self.body = BytesMut::zeroed(length);
-            self.body_filled = 0;
-        }
-        if self.body_filled < length {
-            return Ok(None);
-        }
-        self.prefix_filled = 0;
-        Ok(Some(core::mem::take(&mut self.body).freeze()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use whimbrel_mobilityfirst::local::greeting;
 
     fn frame(content: &[u8]) -> Vec<u8> {
         [&(content.len() as u32).to_be_bytes()[..], content].concat()
@@ -281,7 +224,7 @@ mod tests {
     #[test]
     fn a_socket_without_daemon_is_said_to_be_one() {
         let folder = tempfile::tempdir().unwrap();
-        let missing = SocketClient::connect(&folder.path().join("host.sock"));
+        let missing = connect_socket(&folder.path().join("host.sock"));
         assert!(matches!(missing, Err(LocalError::Nobody(_))));
     }
 }
