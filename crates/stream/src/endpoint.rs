@@ -260,7 +260,9 @@ impl Endpoint {
             stream: packet.stream,
         };
         match packet.body {
-            Body::FromOpener(token, segment) => self.handle_opener(now, key(false), token, &segment),
+            Body::FromOpener(token, segment) => {
+                self.handle_opener(now, key(false), token, &segment)
+            }
             Body::FromAcceptor(segment) => {
                 if !self.segment(now, key(true), &segment) {
                     self.answer_late(key(true), &segment);
