@@ -5,16 +5,15 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-#[path = "support/origin.rs"]
-mod origin;
 mod support;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use origin::{Origin, Web, answer};
-use support::{Network, noise};
+use support::origin::{Origin, answer};
+use support::web::Web;
+use support::{Network, await_that, noise};
 
 #[test]
 fn requests_and_answers_pass_as_they_are() {
@@ -200,7 +199,7 @@ fn a_site_is_no_open_relay() {
     assert!(origin.asked().is_empty());
     drop(web);
     // One that is.
-    let client = network.guid_of("host1.pem");
+    let client = network.guid_of("host-1");
     let web = Web::with(&network, &["--from", &client, "--allow", "127.0.0.1"], &[]);
     assert_eq!(web.text(&[&url]), "secret");
 }
@@ -227,4 +226,42 @@ fn a_named_server_of_another_site_is_reached_by_its_name() {
     assert!(got.ends_with("403"), "{got}");
     let unknown = web.text(&["-w", " %{http_code}", "http://nobody.whimbrel/"]);
     assert!(unknown.ends_with("404"), "{unknown}");
+}
+
+#[test]
+fn a_download_and_a_tunnel_survive_an_outage_of_the_last_hop() {
+    let network = Network::start(Some("20 Mbit/s"));
+    let web = Web::start(&network);
+    let body = noise(8 << 20, 5);
+    let sent = body.clone();
+    let origin = Origin::start(move |_, stream| answer(stream, "200 OK", "", &sent));
+    let file = network.path("download");
+    let tunnelled = network.path("tunnelled");
+    let start = |file: &std::path::Path, tunnel: bool| {
+        let mut curl = web.curl(&["-o", file.to_str().unwrap(), &origin.url("/")]);
+        if tunnel {
+            curl.arg("--proxytunnel");
+        }
+        curl.spawn().unwrap()
+    };
+    let mut programs = [start(&file, false), start(&tunnelled, true)];
+    let length = |file| std::fs::metadata(file).map_or(0, |about| about.len());
+    await_that("both have begun", || {
+        length(&file) > 100_000 && length(&tunnelled) > 100_000
+    });
+    // The router of the client's host says nothing for a while.
+    let router = network.routers[1].as_ref().unwrap();
+    router.signal("STOP");
+    std::thread::sleep(Duration::from_secs(4));
+    let before = (length(&file), length(&tunnelled));
+    assert!(
+        before.0 < body.len() as u64 && before.1 < body.len() as u64,
+        "too quick for this test"
+    );
+    router.signal("CONT");
+    for program in &mut programs {
+        assert!(program.wait().unwrap().success());
+    }
+    assert!(std::fs::read(&file).unwrap() == body && std::fs::read(&tunnelled).unwrap() == body);
+    assert_eq!(origin.asked().len(), 2);
 }

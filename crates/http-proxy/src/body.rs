@@ -99,10 +99,13 @@ pub async fn read_head(stream: &mut PlaneReader) -> io::Result<Bytes> {
 /// Passes a stream's body on. An error of the stream is one of the body.
 pub async fn receive(stream: &mut PlaneReader, body: &PipedSender) -> io::Result<()> {
     loop {
-        let piece = match read_frame(stream).await {
+        let frame = tokio::select! {
+            frame = read_frame(stream) => frame,
+            () = body.closed() => Err(io::ErrorKind::BrokenPipe.into()),
+        };
+        let piece = match frame {
             Ok(BodyFrame::Data(data)) if data.is_empty() => continue,
             Ok(BodyFrame::Data(data)) => Ok(Frame::data(data)),
-            Ok(BodyFrame::Object(..)) => Err(io::Error::other("an object in a body")),
             Ok(BodyFrame::End(trailers)) => {
                 if !trailers.is_empty() {
                     let _ = body.send(Ok(Frame::trailers(trailers))).await;

@@ -45,6 +45,14 @@ impl GrowingBody {
         }
     }
 
+    fn whole(pieces: Vec<Bytes>) -> GrowingBody {
+        let count = pieces.len();
+        GrowingBody {
+            pieces: Mutex::new(pieces),
+            progress: watch::Sender::new((count, Some(true))),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Bytes>> {
         self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -98,6 +106,35 @@ impl GrowingBody {
             }
         }
     }
+}
+
+/// Passes a body of unknown length on, and returns it if it is whole and at most `max` bytes long. It continues without
+/// its reader as long as it may be kept.
+pub async fn pass_and_collect(
+    mut body: PipedBody,
+    sender: PipedSender,
+    max: u64,
+) -> Option<(Vec<Bytes>, u64)> {
+    let (mut pieces, mut length) = (Some(Vec::new()), 0);
+    let mut is_read = true;
+    while let Some(piece) = body.next().await {
+        if piece.is_err() {
+            pieces = None;
+        } else if let Ok(frame) = &piece
+            && let Some(data) = frame.data_ref()
+        {
+            length += data.len() as u64;
+            pieces = pieces.filter(|_| length <= max);
+            if let Some(pieces) = &mut pieces {
+                pieces.push(data.clone());
+            }
+        }
+        is_read = is_read && sender.send(piece).await.is_ok();
+        if !is_read && pieces.is_none() {
+            return None;
+        }
+    }
+    Some((pieces?, length))
 }
 
 /// A stored answer.
@@ -346,6 +383,24 @@ impl Cache {
         let headers = answer.headers.clone();
         let response = stored.response(&HeaderMap::new(), headers, "fwd=miss; stored");
         (stored, body, response)
+    }
+
+    /// Stores an answer whose body is here.
+    pub fn store_whole(
+        &self,
+        request: &Request<()>,
+        answer: http::response::Parts,
+        policy: CachePolicy,
+        (pieces, length): (Vec<Bytes>, u64),
+    ) {
+        let stored = StoredAnswer {
+            policy,
+            status: answer.status,
+            headers: answer.headers,
+            length,
+            body: Arc::new(GrowingBody::whole(pieces)),
+        };
+        self.insert(request, Arc::new(stored));
     }
 
     fn insert(&self, request: &Request<()>, answer: Arc<StoredAnswer>) {

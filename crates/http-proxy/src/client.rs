@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
@@ -23,8 +23,9 @@ use whimbrel_core::Guid;
 use whimbrel_stream::CutOff;
 
 use crate::body::{BodyError, PipedBody, invalid, piped, read_head, receive, send, stated_length};
-use crate::cache::{Cache, Found, StoredAnswer, Turn, is_for_cache};
+use crate::cache::{Cache, Found, StoredAnswer, Turn, is_for_cache, pass_and_collect};
 use crate::headers::{add_via, is_circling, strip};
+use crate::kept::{KeptRequests, KeptState, PAGE};
 use crate::origin::is_own;
 use crate::plane::{Plane, PlaneReader, PlaneWriter, reason};
 use crate::wire::{Purpose, decode_response, encode_request, encode_tunnel};
@@ -35,8 +36,9 @@ const MAX_CONNECTIONS: usize = 1024;
 const HEAD: Duration = Duration::from_secs(30);
 /// How often a request that may be repeated is sent when the server side was started again.
 const MAX_ATTEMPTS: usize = 3;
-/// A stale answer is given if its server has not confirmed it in this time.
-const STALE_AFTER: Duration = Duration::from_secs(5);
+
+/// Pause before a kept request is asked again.
+const KEPT_PAUSE: Duration = Duration::from_secs(10);
 
 /// Finds the host behind the first part of `NAME.whimbrel`.
 pub type FindName = Arc<dyn Fn(&str) -> Option<Guid> + Send + Sync>;
@@ -50,6 +52,10 @@ pub struct ClientOptions {
     pub find: FindName,
     /// Bound of the stored answers, in bytes; 0 stores nothing.
     pub cache: u64,
+    /// A stale answer is given if its server has not confirmed it in this time.
+    pub stale_after: Duration,
+    /// How long a request that was not answered is asked again.
+    pub keep: Duration,
 }
 
 /// A body of an answer.
@@ -59,6 +65,7 @@ struct ClientSide {
     plane: Plane,
     options: ClientOptions,
     cache: Arc<Cache>,
+    kept: KeptRequests,
 }
 
 /// A request whose answer may be stored.
@@ -92,6 +99,7 @@ pub async fn serve(listener: TcpListener, plane: Plane, options: ClientOptions) 
     let cache = Arc::new(Cache::new(options.cache));
     let side = Arc::new(ClientSide {
         plane,
+        kept: KeptRequests::new(options.keep),
         options,
         cache,
     });
@@ -142,11 +150,26 @@ impl ClientSide {
     }
 
     async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<AnswerBody> {
+        let host = request.uri().host().map(str::to_owned);
+        let host = host.or_else(|| Some(own_target_host(request.headers())?.to_owned()));
+        if host.as_deref() == Some(PAGE) {
+            return self.page();
+        }
         let outcome = match *request.method() {
             Method::CONNECT => self.tunnel(request).await,
             _ => self.exchange(request).await,
         };
         outcome.unwrap_or_else(|refusal| refusal.response())
+    }
+
+    /// Lists the requests that wait.
+    fn page(&self) -> Response<AnswerBody> {
+        let mut response = Response::new(text(self.kept.page(Instant::now()).into()));
+        let headers = response.headers_mut();
+        let html = HeaderValue::from_static("text/html; charset=utf-8");
+        headers.insert(header::CONTENT_TYPE, html);
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response
     }
 
     async fn exchange(
@@ -207,13 +230,15 @@ impl ClientSide {
         let mut asking = tokio::spawn(Arc::clone(&self).ask_and_store(question));
         let outcome = match &stale {
             None => asking.await,
-            Some(stale) => match tokio::time::timeout(STALE_AFTER, &mut asking).await {
-                Ok(outcome) => outcome,
-                Err(_) => match stale.stale(&parts.headers) {
-                    Some(response) => return Ok(response.map(BodyExt::boxed)),
-                    None => asking.await,
-                },
-            },
+            Some(stale) => {
+                match tokio::time::timeout(self.options.stale_after, &mut asking).await {
+                    Ok(outcome) => outcome,
+                    Err(_) => match stale.stale(&parts.headers) {
+                        Some(response) => return Ok(response.map(BodyExt::boxed)),
+                        None => asking.await,
+                    },
+                }
+            }
         };
         let outcome = outcome.unwrap_or_else(|_| {
             Err(Refusal::new(
@@ -245,8 +270,7 @@ impl ClientSide {
             turn,
             peer,
         } = question;
-        let head = copy_of_request(&request);
-        let response = self.ask_again(peer, head).await?;
+        let response = self.ask_until_answered(peer, &request).await?;
         let (parts, body) = response.into_parts();
         if parts.status == StatusCode::NOT_MODIFIED
             && let Some(stale) = &stale
@@ -254,22 +278,65 @@ impl ClientSide {
         {
             return Ok(response);
         }
-        let length = stated_length(&parts.headers);
-        let length = length.filter(|length| *length <= self.cache.max_length());
-        if let Some(length) = length
-            && let Some(policy) = self.cache.policy(&request, &parts)
-        {
-            let (stored, growing, response) = self.cache.store(&request, &parts, policy, length);
-            drop(turn);
-            let cache = Arc::clone(&self.cache);
-            tokio::spawn(async move {
-                if !growing.fill(body, length).await {
-                    cache.forget(&request, &stored);
-                }
-            });
-            return Ok(response);
+        let Some(policy) = self.cache.policy(&request, &parts) else {
+            return Ok(Response::from_parts(parts, body));
+        };
+        let (cache, max) = (Arc::clone(&self.cache), self.cache.max_length());
+        match stated_length(&parts.headers) {
+            Some(length) if length <= max => {
+                let (stored, growing, response) = cache.store(&request, &parts, policy, length);
+                drop(turn);
+                tokio::spawn(async move {
+                    if !growing.fill(body, length).await {
+                        cache.forget(&request, &stored);
+                    }
+                });
+                Ok(response)
+            }
+            Some(_) => Ok(Response::from_parts(parts, body)),
+            None => {
+                let (sender, piped) = piped(None);
+                let mut response = Response::new(piped);
+                *response.status_mut() = parts.status;
+                *response.headers_mut() = parts.headers.clone();
+                tokio::spawn(async move {
+                    if let Some(whole) = pass_and_collect(body, sender, max).await {
+                        cache.store_whole(&request, parts, policy, whole);
+                    }
+                });
+                Ok(response)
+            }
         }
-        Ok(Response::from_parts(parts, body))
+    }
+
+    /// Asks, and when the server side is silent for too long, again and again: a request that its program has given up
+    /// is answered when the link returns, and stored.
+    async fn ask_until_answered(
+        &self,
+        peer: Guid,
+        request: &Request<()>,
+    ) -> Result<Response<PipedBody>, Refusal> {
+        let number = self.kept.begin(Instant::now(), &request.uri().to_string());
+        loop {
+            let outcome = self.ask_again(peer, copy_of_request(request)).await;
+            let Some(number) = number else {
+                return outcome;
+            };
+            let now = Instant::now();
+            let state = match &outcome {
+                Ok(response) => KeptState::Answered(response.status()),
+                Err(refusal)
+                    if refusal.status == StatusCode::GATEWAY_TIMEOUT
+                        && self.kept.is_worth_it(now, number) =>
+                {
+                    tokio::time::sleep(KEPT_PAUSE).await;
+                    continue;
+                }
+                Err(_) => KeptState::GivenUp,
+            };
+            self.kept.end(now, number, state);
+            return outcome;
+        }
     }
 
     /// Asks; once more if the server side was started again and the request may be repeated.
@@ -485,8 +552,14 @@ fn own_target(parts: &http::request::Parts) -> Result<Uri, Refusal> {
         return Err(Refusal::bad(help));
     }
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
-    let target = format!("http://{host}{path}").parse();
+    let target = format!("http://{name}{path}").parse();
     target.map_err(|_| Refusal::bad("the target is not valid"))
+}
+
+/// Returns the host that a request to this proxy as to a server names.
+fn own_target_host(headers: &HeaderMap) -> Option<&str> {
+    let host = headers.get(header::HOST)?.to_str().ok()?;
+    Some(host.rsplit_once(':').map_or(host, |(name, _)| name))
 }
 
 /// Returns an empty body.

@@ -11,7 +11,9 @@
 //! | [`body`] | bodies between hyper and a stream | docs/protocols/http.md |
 //! | [`headers`] | what a proxy passes on | RFC 9110 section 7.6 |
 //! | [`cache`] | answers that are kept | RFC 9111, RFC 9211 |
+//! | [`kept`] | requests that could not be answered at once | - |
 //! | [`client`] | the side that programs set as their proxy | RFC 9110 section 7 |
+//! | [`resuming`] | answers whose server closes the connection in the middle | RFC 9110 section 14 |
 //! | [`run`] | either side, with a runtime of its own | - |
 //! | [`server`], [`origin`] | the side that asks the servers of the web | RFC 9110 section 7 |
 #![forbid(unsafe_code)]
@@ -26,8 +28,10 @@ pub mod cache;
 pub mod client;
 pub mod headers;
 pub mod host;
+pub mod kept;
 pub mod origin;
 pub mod plane;
+pub mod resuming;
 pub mod run;
 pub mod server;
 pub mod wire;

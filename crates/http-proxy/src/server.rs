@@ -19,6 +19,7 @@ use crate::body::{PipedBody, invalid, piped, read_frame, read_head, receive, sen
 use crate::headers::{add_via, is_circling, strip};
 use crate::origin::{OriginConnector, OriginError, OriginRule, is_own, split};
 use crate::plane::{Accepted, PlaneReader, PlaneStream, PlaneWriter};
+use crate::resuming::Resumption;
 use crate::wire::{BodyFrame, Purpose, decode_request, encode_response, encode_tunnel_answer};
 
 /// How long a caller may take to say what it wants.
@@ -55,11 +56,19 @@ pub struct ServerOptions {
 
 type RequestBody = Either<Empty<Bytes>, PipedBody>;
 
+/// Asks the servers of the web.
+pub type OriginClient = Client<OriginConnector, RequestBody>;
+
+/// Returns the body of a request that has none.
+pub fn no_body() -> RequestBody {
+    Either::Left(Empty::new())
+}
+
 #[derive(Debug)]
 struct ServerSide {
     callers: Callers,
     rule: Arc<OriginRule>,
-    client: Client<OriginConnector, RequestBody>,
+    client: OriginClient,
 }
 
 /// Serves the streams that others open, until there are no more.
@@ -123,7 +132,7 @@ impl ServerSide {
         let (mut parts, ()) = request.into_parts();
         // Most requests have no body: their end is the next frame.
         let (body, feeding) = match read_frame(reader).await? {
-            BodyFrame::End(_) => (Either::Left(Empty::new()), None),
+            BodyFrame::End(_) => (no_body(), None),
             first => {
                 let (sender, body) = piped(stated_length(&parts.headers));
                 (Either::Right(body), Some((first, sender)))
@@ -132,6 +141,7 @@ impl ServerSide {
         if feeding.is_none() {
             parts.headers.remove(header::TRANSFER_ENCODING);
         }
+        let asked = Request::from_parts(parts.clone(), ());
         let request = Request::from_parts(parts, body);
         let answer = self.client.request(request);
         let feed = async {
@@ -146,7 +156,7 @@ impl ServerSide {
         };
         let pass_on = async {
             match answer.await {
-                Ok(response) => pass_on(writer, response).await,
+                Ok(response) => self.pass_on(writer, &asked, response).await,
                 Err(error) => {
                     let (status, why) = explain(&error);
                     refuse(writer, status, &why).await
@@ -157,6 +167,31 @@ impl ServerSide {
         tokio::select! {
             outcome = &mut pass_on => outcome,
             outcome = &mut feed => outcome,
+        }
+    }
+
+    async fn pass_on(
+        &self,
+        writer: &mut PlaneWriter,
+        asked: &Request<()>,
+        response: Response<hyper::body::Incoming>,
+    ) -> io::Result<()> {
+        let (mut parts, body) = response.into_parts();
+        strip(&mut parts.headers);
+        add_via(&mut parts.headers);
+        let resumption = Resumption::of(&self.client, asked, parts.status, &parts.headers);
+        let Ok(head) = encode_response(&Response::from_parts(parts, ())) else {
+            let why = "the server's answer has a head that is too long";
+            return refuse(writer, StatusCode::BAD_GATEWAY, why).await;
+        };
+        writer.queue(head);
+        match resumption {
+            None => send(writer, body).await,
+            Some(resumption) => {
+                let (sender, piped) = piped(None);
+                let running = resumption.run(body, sender);
+                tokio::join!(running, send(writer, piped)).1
+            }
         }
     }
 
@@ -231,22 +266,6 @@ impl ServerSide {
 async fn drained(reader: &mut PlaneReader) -> io::Result<()> {
     while !reader.read_bytes(usize::MAX).await?.is_empty() {}
     Ok(())
-}
-
-async fn pass_on(
-    writer: &mut PlaneWriter,
-    response: Response<hyper::body::Incoming>,
-) -> io::Result<()> {
-    let (mut parts, body) = response.into_parts();
-    strip(&mut parts.headers);
-    add_via(&mut parts.headers);
-    let head = encode_response(&Response::from_parts(parts, ()));
-    let Ok(head) = head else {
-        let why = "the server's answer has a head that is too long";
-        return refuse(writer, StatusCode::BAD_GATEWAY, why).await;
-    };
-    writer.queue(head);
-    send(writer, body).await
 }
 
 /// Answers in the server's stead.

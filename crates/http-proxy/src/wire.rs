@@ -3,7 +3,6 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
-use whimbrel_core::Guid;
 
 /// Longest head, in bytes.
 pub const MAX_HEAD: usize = 64 << 10;
@@ -11,8 +10,6 @@ pub const MAX_HEAD: usize = 64 << 10;
 pub const MAX_FIELDS: usize = 256;
 /// Longest piece of a body in one frame, in bytes.
 pub const MAX_PIECE: usize = 1 << 20;
-/// Longest object of a body, in bytes.
-pub const MAX_OBJECT: u64 = 4 << 20;
 /// Longest reason for a body that ends early, in bytes.
 pub const MAX_REASON: usize = 255;
 
@@ -63,8 +60,6 @@ pub enum WireFault {
 pub enum BodyFrame {
     /// Bytes of the body.
     Data(Bytes),
-    /// Bytes of the body, as a content of this name and length.
-    Object(Guid, u64),
     /// The body ends here, with these trailers.
     End(HeaderMap),
     /// The body is cut off: the sender has no more of it.
@@ -72,9 +67,8 @@ pub enum BodyFrame {
 }
 
 const FRAME_DATA: u8 = 0;
-const FRAME_OBJECT: u8 = 1;
-const FRAME_END: u8 = 2;
-const FRAME_FAILED: u8 = 3;
+const FRAME_END: u8 = 1;
+const FRAME_FAILED: u8 = 2;
 
 /// Bytes before a frame's content: its type and its length.
 pub const FRAME_HEAD: usize = 5;
@@ -89,12 +83,6 @@ impl BodyFrame {
     pub fn encode(&self) -> Result<Bytes, WireFault> {
         let (kind, content) = match self {
             BodyFrame::Data(data) => (FRAME_DATA, data.clone()),
-            BodyFrame::Object(name, length) => {
-                let mut content = BytesMut::with_capacity(40);
-                content.put_slice(&name.0);
-                content.put_u64(*length);
-                (FRAME_OBJECT, content.freeze())
-            }
             BodyFrame::End(trailers) => {
                 let mut content = BytesMut::new();
                 put_fields(&mut content, trailers)?;
@@ -119,7 +107,6 @@ impl BodyFrame {
         let length = u32::from_be_bytes(length) as usize;
         let most = match kind {
             FRAME_DATA => MAX_PIECE,
-            FRAME_OBJECT => 40,
             FRAME_END => MAX_HEAD,
             FRAME_FAILED => MAX_REASON,
             _ => return Err(WireFault::Invalid("the type of a frame")),
@@ -134,15 +121,6 @@ impl BodyFrame {
     pub fn decode(kind: u8, mut content: Bytes) -> Result<BodyFrame, WireFault> {
         Ok(match kind {
             FRAME_DATA => BodyFrame::Data(content),
-            FRAME_OBJECT => {
-                let mut name = [0; 32];
-                content.try_copy_to_slice(&mut name)?;
-                let length = content.try_get_u64()?;
-                if length == 0 || length > MAX_OBJECT || !content.is_empty() {
-                    return Err(WireFault::Invalid("an object"));
-                }
-                BodyFrame::Object(Guid(name), length)
-            }
             FRAME_END => {
                 let fields = take_fields(&mut content)?;
                 ended(&content)?;

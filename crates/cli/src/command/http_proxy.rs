@@ -52,6 +52,13 @@ pub(crate) struct Client {
     /// Memory for answers that may be used again; 0 stores nothing
     #[arg(long, value_name = "SIZE", default_value = "256 MiB")]
     cache: ByteSize,
+    /// Give a stale answer when its server has not confirmed it in this time
+    #[arg(long, value_name = "DURATION", default_value = "5 s", value_parser = Span::with_unit)]
+    stale_after: Span,
+    /// How long a GET that was not answered is asked again, after its program has given it up;
+    /// http://proxy.whimbrel/ lists them
+    #[arg(long, value_name = "DURATION", default_value = "24 h", value_parser = Span::with_unit)]
+    keep: Span,
     #[command(flatten)]
     access: HostAccess,
     /// Print lines of JSON
@@ -116,6 +123,8 @@ fn client(arguments: Client) -> Outcome {
     let options = ClientOptions {
         server: arguments.to,
         cache: arguments.cache.0,
+        stale_after: arguments.stale_after.0,
+        keep: arguments.keep.0,
         find: Arc::new(|text| {
             // 64 digits are one more than a label of a host name may have.
             let digits = text.replace('.', "");
