@@ -8,8 +8,8 @@ use serde::de::{IntoDeserializer, value};
 use whimbrel_node::config::{NamedRemote, PostQuantum};
 
 use crate::command::{
-    bench, configure, demo, directory, doctor, get, identity, inbox, keys, lab, names, ndn, node,
-    perf, ping, pointers, push, serve, shell, status, study, tcp_proxy,
+    bench, configure, demo, directory, doctor, get, http_proxy, identity, inbox, keys, lab, names,
+    ndn, node, perf, ping, pointers, push, serve, shell, status, study, tcp_proxy,
 };
 use crate::exit;
 use crate::logging::Logging;
@@ -102,6 +102,9 @@ pub(crate) enum Command {
     /// Carry the TCP connections of unmodified programs over NDN
     #[command(subcommand)]
     TcpProxy(tcp_proxy::TcpProxyCommand),
+    /// Carry the web: a proxy for browsers, curl, apt, pip and git, in two halves
+    #[command(subcommand)]
+    HttpProxy(http_proxy::HttpProxyCommand),
     /// Faces of an NDN forwarder: list, create, change, destroy
     #[command(subcommand)]
     Face(ndn::face::FaceCommand),
@@ -152,6 +155,7 @@ impl Command {
             Command::Router(node::RouterCommand::Run(_))
                 | Command::Host(node::HostCommand::Run(_))
                 | Command::Gnrs(names::GnrsCommand::Serve(_))
+                | Command::HttpProxy(_)
                 | Command::TcpProxy(
                     tcp_proxy::TcpProxyCommand::Forward(_)
                         | tcp_proxy::TcpProxyCommand::Reverse(_)

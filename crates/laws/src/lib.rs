@@ -42,6 +42,8 @@ const EVERYTHING: &[&str] = &[
     "chunk-store",
     "routing",
     "spoken",
+    "stream",
+    "http-proxy",
     "sim",
     "io",
     "mobilityfirst",
@@ -82,6 +84,7 @@ pub const LAYERS: &[Layer] = &[
     layer("chunk-store", &["core"], &[]),
     layer("routing", &["core"], &[]),
     layer("spoken", &["core"], &[]),
+    layer("stream", &["core"], &[]),
     layer(
         "mobilityfirst",
         &["core", "link", "gnrs", "content", "routing"],
@@ -90,6 +93,11 @@ pub const LAYERS: &[Layer] = &[
     layer(
         "client",
         &["core", "content", "keychain", "mobilityfirst"],
+        &[],
+    ),
+    layer(
+        "http-proxy",
+        &["core", "content", "client", "stream", "mobilityfirst"],
         &[],
     ),
     layer(
@@ -180,6 +188,7 @@ pub const PROTOCOLS: &[&str] = &[
     "gnrs",
     "routing",
     "spoken",
+    "stream",
     "mobilityfirst",
     "sim",
 ];

@@ -96,7 +96,7 @@ pub(crate) fn run(arguments: Inbox) -> Outcome {
         return wrong(&text);
     }
     let rule = InboxRule {
-        senders: senders(&arguments)?,
+        senders: senders(&arguments.from, arguments.known.as_deref())?,
         max_size: arguments.max_size.map(|size| size.0),
         total: arguments.total.map(|size| size.0),
         existing: arguments.existing.into(),
@@ -135,10 +135,13 @@ pub(crate) fn run(arguments: Inbox) -> Outcome {
 }
 
 /// Returns the permitted senders; `None` for anyone.
-fn senders(arguments: &Inbox) -> Result<Option<BTreeSet<Guid>>, Failure> {
+pub(super) fn senders(
+    from: &[String],
+    known: Option<&Path>,
+) -> Result<Option<BTreeSet<Guid>>, Failure> {
     let mut senders = BTreeSet::new();
     let mut is_anyone = false;
-    for text in &arguments.from {
+    for text in from {
         match text.as_str() {
             "anyone" => is_anyone = true,
             name => {
@@ -146,7 +149,7 @@ fn senders(arguments: &Inbox) -> Result<Option<BTreeSet<Guid>>, Failure> {
             }
         }
     }
-    if let Some(path) = &arguments.known {
+    if let Some(path) = known {
         let text = small_file::read_text(path).map_err(|error| {
             Failure::new(
                 Exit::Usage,

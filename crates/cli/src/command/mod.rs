@@ -12,6 +12,7 @@ pub(crate) mod directory;
 pub(crate) mod doctor;
 pub(crate) mod get;
 mod guest;
+pub(crate) mod http_proxy;
 pub(crate) mod identity;
 pub(crate) mod inbox;
 pub(crate) mod interfaces;
@@ -56,6 +57,7 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Ping(command) => ping::run(command),
         Command::Perf(command) => perf::run(command),
         Command::Ndn(command) => ndn::run(command),
+        Command::HttpProxy(command) => http_proxy::run(command),
         Command::TcpProxy(command) => tcp_proxy::run(command),
         Command::Face(command) => ndn::face::run(command),
         Command::Route(command) => ndn::route::run(command),

@@ -10,9 +10,11 @@
 
 pub(crate) mod interop;
 pub(crate) mod ndn;
+pub(crate) mod origin;
 pub(crate) mod scene;
 pub(crate) mod schema;
 pub(crate) mod sites;
+pub(crate) mod web;
 pub(crate) mod wireguard;
 
 use std::collections::BTreeMap;

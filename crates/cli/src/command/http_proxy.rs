@@ -1,0 +1,205 @@
+//! `http-proxy client|server`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use whimbrel_core::Guid;
+use whimbrel_core::units::{ByteSize, Span};
+use whimbrel_http_proxy::client::ClientOptions;
+use whimbrel_http_proxy::origin::{AllowedHost, OriginRule, split};
+use whimbrel_http_proxy::run::{Common, ProxyError, run_client, run_server};
+use whimbrel_http_proxy::server::{Callers, ServerOptions};
+use whimbrel_node::config::{Bind, LinkSection, NamedRemote};
+use whimbrel_node::keys::random_bytes;
+
+use super::access::{Access, no_host, reach};
+use super::inbox::senders;
+use super::serve::{DIRECT, listening};
+use super::{Outcome, directory, offering, stop_flag, tell, tell_json};
+use crate::arguments::HostAccess;
+use crate::exit::{self, Exit, Failure};
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum HttpProxyCommand {
+    /// Be the proxy that browsers, curl, apt, pip and git are told to use
+    #[command(after_help = format!("Examples:\n  whimbrel http-proxy client --to 6b1e...c2 --router 192.0.2.1:4711 --key web.pem\n  \
+                      curl -x http://127.0.0.1:3128 https://example.org/\n\nThe other half, `whimbrel http-proxy server`, asks the servers of the web.\n\n{}", exit::HELP))]
+    Client(Client),
+    /// Ask the servers of the web for client sides
+    #[command(after_help = format!("Examples:\n  whimbrel http-proxy server --from 81f0...aa --router 192.0.2.1:4711 --key server.pem\n  \
+                      whimbrel http-proxy server --from anyone --publish 127.0.0.1:8000\n\nIt prints its name for `whimbrel http-proxy client --to NAME`. Addresses of the site \
+                      itself are not asked unless --allow permits them.\n\n{}", exit::HELP))]
+    Server(Server),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Client {
+    /// The name of the server side's host, which it prints, or its alias; without one only NAME.whimbrel is reached
+    #[arg(long, value_name = "NAME", value_parser = directory::name)]
+    to: Option<Guid>,
+    /// Where programs find the proxy
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:3128")]
+    listen: SocketAddr,
+    /// Reach the server side directly at this address: no router and no name service are needed
+    #[arg(long, value_name = "[NAME@]HOST:PORT", conflicts_with = "socket", requires = "to", value_parser = directory::remote)]
+    at: Option<NamedRemote>,
+    /// Give a request up when the server side has not been heard for this long
+    #[arg(long, value_name = "DURATION", default_value = "5 min", value_parser = Span::with_unit)]
+    patience: Span,
+    /// Memory for answers that may be used again; 0 stores nothing
+    #[arg(long, value_name = "SIZE", default_value = "256 MiB")]
+    cache: ByteSize,
+    /// Give a stale answer when its server has not confirmed it in this time
+    #[arg(long, value_name = "DURATION", default_value = "5 s", value_parser = Span::with_unit)]
+    stale_after: Span,
+    /// How long a GET that was not answered is asked again, after its program has given it up;
+    /// http://proxy.whimbrel/ lists them
+    #[arg(long, value_name = "DURATION", default_value = "24 h", value_parser = Span::with_unit)]
+    keep: Span,
+    #[command(flatten)]
+    access: HostAccess,
+    /// Print lines of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Server {
+    /// A permitted caller: the name of a client side's host, or "anyone"; can be repeated
+    #[arg(long, value_name = "NAME|anyone", required_unless_present = "known")]
+    from: Vec<String>,
+    /// A file with the names of permitted callers, one on each line; the rest of a line, and lines that begin
+    /// with #, are remarks
+    #[arg(long, value_name = "FILE")]
+    known: Option<PathBuf>,
+    /// Ask this server whatever its address: a host name, *.SUFFIX, an address or a network; can be repeated
+    #[arg(long, value_name = "HOST")]
+    allow: Vec<AllowedHost>,
+    /// Ask no servers but those of --allow and --publish
+    #[arg(long)]
+    only: bool,
+    /// The server that clients reach as http://NAME.whimbrel/; without --allow no other one is asked
+    #[arg(long, value_name = "HOST:PORT")]
+    publish: Option<String>,
+    /// Also answer client sides that connect here directly (`--at`)
+    #[arg(long, value_name = "[ADDRESS:]PORT", conflicts_with = "socket")]
+    listen: Option<Bind>,
+    /// Give a request up when its client side has not been heard for this long
+    #[arg(long, value_name = "DURATION", default_value = "10 min", value_parser = Span::with_unit)]
+    patience: Span,
+    #[command(flatten)]
+    access: HostAccess,
+    /// Print lines of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(command: HttpProxyCommand) -> Outcome {
+    match command {
+        HttpProxyCommand::Client(arguments) => client(arguments),
+        HttpProxyCommand::Server(arguments) => server(arguments),
+    }
+}
+
+fn client(arguments: Client) -> Outcome {
+    let stop = stop_flag()?;
+    let direct = arguments.at.as_ref().map(|host| {
+        let link = LinkSection::towards("at", host.clone());
+        LinkSection {
+            name: link.name.or(arguments.to),
+            ..link
+        }
+    });
+    let mut access = reach(&arguments.access, direct.into_iter().collect())?;
+    let common = Common {
+        attachment: attachment(&mut access),
+        patience: arguments.patience.0,
+        secret: random_bytes()?,
+        stop: &stop,
+    };
+    let options = ClientOptions {
+        server: arguments.to,
+        cache: arguments.cache.0,
+        stale_after: arguments.stale_after.0,
+        keep: arguments.keep.0,
+        find: Arc::new(|text| {
+            // 64 digits are one more than a label of a host name may have.
+            let digits = text.replace('.', "");
+            directory::name(&digits)
+                .or_else(|_| directory::name(text))
+                .ok()
+        }),
+    };
+    let json = arguments.json;
+    run_client(common, arguments.listen, options, |name, address| {
+        if json {
+            return tell_json(&json!({ "event": "listening", "name": name, "proxy": format!("http://{address}") }));
+        }
+        tell(&format!("http://{address} is the proxy of host {name}\n"));
+    })
+    .map_err(failure)?;
+    Ok(Exit::Done)
+}
+
+fn server(arguments: Server) -> Outcome {
+    let stop = stop_flag()?;
+    let callers = senders(&arguments.from, arguments.known.as_deref())?;
+    if let Some(published) = &arguments.publish {
+        split(published, 80).map_err(|_| {
+            Failure::new(
+                Exit::Usage,
+                format!("--publish: `{published}` is no HOST:PORT"),
+            )
+        })?;
+    }
+    let mut access = reach(&arguments.access, listening(arguments.listen.as_ref()))?;
+    let links = access.embedded.as_ref().map(|host| host.links());
+    let listener = links.and_then(|links| links.get(DIRECT));
+    let addresses = listener.into_iter().flat_map(offering::reachable);
+    let addresses: Vec<String> = addresses.map(|address| address.to_string()).collect();
+    let common = Common {
+        attachment: attachment(&mut access),
+        patience: arguments.patience.0,
+        secret: random_bytes()?,
+        stop: &stop,
+    };
+    let options = ServerOptions {
+        callers: callers.map_or(Callers::Anyone, Callers::Listed),
+        origins: OriginRule {
+            public: !arguments.only && (arguments.publish.is_none() || !arguments.allow.is_empty()),
+            allowed: arguments.allow,
+            published: arguments.publish,
+        },
+    };
+    let json = arguments.json;
+    run_server(common, options, |name| {
+        if json {
+            return tell_json(
+                &json!({ "event": "listening", "name": name, "addresses": addresses }),
+            );
+        }
+        let at = addresses.first();
+        let at = at.map_or(String::new(), |address| format!(" --at {address}"));
+        tell(&format!("whimbrel http-proxy client --to {name}{at}\n"));
+    })
+    .map_err(failure)?;
+    Ok(Exit::Done)
+}
+
+fn attachment(access: &mut Access) -> whimbrel_client::Attachment {
+    let none = whimbrel_client::Attachment::Once(None);
+    std::mem::replace(&mut access.attachment, none)
+}
+
+fn failure(error: ProxyError) -> Failure {
+    match error {
+        ProxyError::Host(error) => no_host(error),
+        ProxyError::Listen(_, ref cause) if cause.kind() == std::io::ErrorKind::AddrInUse => {
+            Failure::new(Exit::InUse, error.to_string())
+        }
+        error => Failure::new(Exit::Other, error.to_string()),
+    }
+}

@@ -1,0 +1,45 @@
+//! What a proxy passes on, and what belongs to one connection (RFC 9110 section 7.6).
+
+use http::HeaderMap;
+use http::header::{self, HeaderName, HeaderValue};
+
+/// Fields of one connection, besides those that `Connection` names.
+const OF_CONNECTION: [HeaderName; 8] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    HeaderName::from_static("proxy-connection"),
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// The name of this proxy in `Via`.
+pub const PSEUDONYM: &str = "whimbrel";
+
+/// Removes the fields of one connection.
+pub fn strip(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in named.iter().chain(&OF_CONNECTION) {
+        headers.remove(name);
+    }
+}
+
+/// Adds this proxy to `Via`.
+pub fn add_via(headers: &mut HeaderMap) {
+    headers.append(header::VIA, HeaderValue::from_static("1.1 whimbrel"));
+}
+
+/// Returns true if the request has passed this kind of proxy too often: it goes round in a circle.
+pub fn is_circling(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(header::VIA).iter();
+    let hops = values.filter(|value| value.as_bytes().ends_with(PSEUDONYM.as_bytes()));
+    hops.count() >= 8
+}

@@ -1,0 +1,504 @@
+//! Streams to other programs, as tokio reads and writes them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
+use whimbrel_client::{Attachment, LocalError};
+use whimbrel_core::{Guid, SeededRng, Time};
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
+use whimbrel_stream::endpoint::Read;
+use whimbrel_stream::{CutOff, Endpoint, EndpointOptions, Event, OpenError, StreamKey};
+
+use crate::host::HostLine;
+
+/// Pause between two attempts to attach to a host that has gone.
+const CALL_INTERVAL: Duration = Duration::from_millis(300);
+/// Events of the host that are handled before anything is sent.
+const BATCH: usize = 128;
+
+/// Constants of a plane.
+#[derive(Clone, Debug)]
+pub struct PlaneOptions {
+    /// The channel of the messages.
+    pub channel: u32,
+    /// True if others may open streams.
+    pub accepts: bool,
+    /// Bound of the streams at a time.
+    pub max_streams: usize,
+    /// A stream whose other side says nothing for this long is over.
+    pub patience: Duration,
+    /// Random bytes, of each start others.
+    pub secret: [u8; 32],
+}
+
+/// Opens streams.
+#[derive(Clone, Debug)]
+pub struct Plane(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    inner: Mutex<Inner>,
+    /// There may be something to send.
+    changed: Notify,
+    start: Instant,
+}
+
+#[derive(Debug)]
+struct Inner {
+    endpoint: Endpoint,
+    slots: BTreeMap<StreamKey, Slot>,
+    /// The host has gone.
+    is_over: bool,
+}
+
+/// What a stream's handle waits for, and how the stream ended.
+#[derive(Debug, Default)]
+struct Slot {
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+    cut: Option<CutOff>,
+}
+
+impl Slot {
+    fn wake(&mut self) {
+        self.reader.take().map(Waker::wake);
+        self.writer.take().map(Waker::wake);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Time {
+        Time::from_nanos(self.start.elapsed().as_nanos() as u64)
+    }
+}
+
+/// A stream that a caller has opened.
+pub type Accepted = mpsc::UnboundedReceiver<PlaneStream>;
+
+impl Plane {
+    /// Returns the plane, the streams that others open, and the future that runs both until the host has gone for
+    /// good. A daemon that is started again is attached to again; streams continue.
+    pub fn new(
+        (attachment, line): (Attachment, HostLine),
+        options: PlaneOptions,
+    ) -> (Plane, Accepted, impl Future<Output = LocalError> + Send) {
+        let mut seed = [0; 8];
+        seed.copy_from_slice(&options.secret[..8]);
+        let endpoint = EndpointOptions {
+            accepts: options.accepts,
+            max_streams: options.max_streams,
+            patience: options.patience,
+            secret: options.secret,
+        };
+        let rng = SeededRng::stream(u64::from_le_bytes(seed), "streams");
+        let shared = Arc::new(Shared {
+            inner: Mutex::new(Inner {
+                endpoint: Endpoint::new(endpoint, rng),
+                slots: BTreeMap::new(),
+                is_over: false,
+            }),
+            changed: Notify::new(),
+            start: Instant::now(),
+        });
+        let (accepted, streams) = mpsc::unbounded_channel();
+        let driver = Driver {
+            shared: Arc::clone(&shared),
+            attachment,
+            line,
+            channel: options.channel,
+            accepted,
+        };
+        (Plane(shared), streams, driver.run())
+    }
+
+    /// Opens a stream. Nothing is sent before something is written.
+    pub fn open(&self, peer: Guid) -> Result<PlaneStream, OpenError> {
+        let mut inner = self.0.lock();
+        let key = inner.endpoint.open(self.0.now(), peer)?;
+        inner.slots.insert(key, Slot::default());
+        Ok(PlaneStream {
+            shared: Arc::clone(&self.0),
+            key,
+        })
+    }
+
+    /// Returns the number of streams.
+    pub fn streams(&self) -> usize {
+        self.0.lock().endpoint.len()
+    }
+}
+
+/// Moves messages between the host and the endpoint.
+struct Driver {
+    shared: Arc<Shared>,
+    attachment: Attachment,
+    line: HostLine,
+    channel: u32,
+    accepted: mpsc::UnboundedSender<PlaneStream>,
+}
+
+/// Returns true if a host that has failed so may return.
+fn may_pass(error: &LocalError) -> bool {
+    matches!(
+        error,
+        LocalError::Nobody(_) | LocalError::Closed | LocalError::Io(_)
+    )
+}
+
+impl Driver {
+    async fn run(mut self) -> LocalError {
+        let mut error = self.carry().await;
+        while self.attachment.can_return() && may_pass(&error) {
+            tracing::info!(%error, "the host has gone; it is called until it returns");
+            tokio::time::sleep(CALL_INTERVAL).await;
+            error = match HostLine::attach(&mut self.attachment) {
+                Ok(line) => {
+                    self.line = line;
+                    self.carry().await
+                }
+                Err(error) => error,
+            };
+        }
+        let mut inner = self.shared.lock();
+        inner.is_over = true;
+        inner.slots.values_mut().for_each(Slot::wake);
+        drop(inner);
+        error
+    }
+
+    async fn carry(&mut self) -> LocalError {
+        let channel = self.channel;
+        let listen = LocalRequest::Listen { channel };
+        if self.line.requests.send(listen).await.is_err() {
+            return LocalError::Closed;
+        }
+        loop {
+            let deadline = self.shared.lock().endpoint.poll_timeout();
+            let until = deadline.map(|at| self.shared.start + Duration::from_nanos(at.as_nanos()));
+            tokio::select! {
+                event = self.line.events.recv() => {
+                    if let Err(error) = self.take(event) {
+                        return error;
+                    }
+                }
+                () = self.shared.changed.notified() => {}
+                () = async {
+                    match until {
+                        Some(until) => tokio::time::sleep_until(until).await,
+                        None => std::future::pending().await,
+                    }
+                } => {}
+            }
+            for (destination, payload) in self.step() {
+                let message = LocalRequest::Message {
+                    channel,
+                    destination,
+                    payload,
+                };
+                if self.line.requests.send(message).await.is_err() {
+                    return LocalError::Closed;
+                }
+            }
+        }
+    }
+
+    /// Takes what the host has said.
+    fn take(&mut self, first: Option<Result<LocalEvent, LocalError>>) -> Result<(), LocalError> {
+        let mut event = first.unwrap_or(Err(LocalError::Closed));
+        let now = self.shared.now();
+        let mut inner = self.shared.lock();
+        for _ in 0..BATCH {
+            if let LocalEvent::Message { from, payload, .. } = event? {
+                inner.endpoint.handle_message(now, from, &payload);
+            }
+            match self.line.events.try_recv() {
+                Ok(next) => event = next,
+                Err(_) => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what is due; returns what is to be sent.
+    fn step(&self) -> Vec<(Guid, Bytes)> {
+        let now = self.shared.now();
+        let mut inner = self.shared.lock();
+        inner.endpoint.handle_timeout(now);
+        while let Some(event) = inner.endpoint.poll_event() {
+            match event {
+                Event::Accepted(key) => {
+                    inner.slots.insert(key, Slot::default());
+                    let stream = PlaneStream {
+                        shared: Arc::clone(&self.shared),
+                        key,
+                    };
+                    // Without a taker it would release itself in this lock.
+                    if let Err(unwanted) = self.accepted.send(stream) {
+                        inner.slots.remove(&key);
+                        inner.endpoint.cut(key, CutOff::NotPermitted);
+                        core::mem::forget(unwanted);
+                    }
+                }
+                Event::Readable(key) => {
+                    let slot = inner.slots.get_mut(&key);
+                    slot.and_then(|slot| slot.reader.take()).map(Waker::wake);
+                }
+                Event::Writable(key) => {
+                    let slot = inner.slots.get_mut(&key);
+                    slot.and_then(|slot| slot.writer.take()).map(Waker::wake);
+                }
+                Event::Cut(key, why) => {
+                    if let Some(slot) = inner.slots.get_mut(&key) {
+                        slot.cut = Some(why);
+                        slot.wake();
+                    }
+                }
+            }
+        }
+        let mut messages = Vec::new();
+        while messages.len() < BATCH
+            && let Some(message) = inner.endpoint.poll_transmit(now)
+        {
+            messages.push(message);
+        }
+        if messages.len() == BATCH {
+            self.shared.changed.notify_one();
+        }
+        messages
+    }
+}
+
+/// One stream. Dropping it cuts it off, unless both sides have finished.
+#[derive(Debug)]
+pub struct PlaneStream {
+    shared: Arc<Shared>,
+    key: StreamKey,
+}
+
+impl PlaneStream {
+    /// Returns the name of the other side; it is proven.
+    pub fn peer(&self) -> Guid {
+        self.key.peer
+    }
+
+    /// Ends the stream, and tells the other side why.
+    pub fn cut(&self, why: CutOff) {
+        self.shared.lock().endpoint.cut(self.key, why);
+        self.shared.changed.notify_one();
+    }
+
+    /// Waits until the stream is cut off. Nothing may be read meanwhile.
+    pub async fn is_cut(&self) {
+        poll_fn(|context| {
+            let mut inner = self.shared.lock();
+            let is_over = inner.is_over;
+            match inner.slots.get_mut(&self.key) {
+                Some(slot) if slot.cut.is_none() && !is_over => {
+                    slot.reader = Some(context.waker().clone());
+                    Poll::Pending
+                }
+                _ => Poll::Ready(()),
+            }
+        })
+        .await;
+    }
+
+    /// Returns both directions. The stream ends with the second of them.
+    pub fn split(self) -> (PlaneReader, PlaneWriter) {
+        let stream = Arc::new(self);
+        let writer = PlaneWriter {
+            stream: Arc::clone(&stream),
+            waiting: VecDeque::new(),
+        };
+        (PlaneReader { stream }, writer)
+    }
+
+    fn poll_bytes(&self, context: &mut Context<'_>, max: usize) -> Poll<io::Result<Bytes>> {
+        let mut inner = self.shared.lock();
+        match inner.endpoint.read(self.key, max) {
+            Read::Bytes(bytes) => {
+                drop(inner);
+                self.shared.changed.notify_one();
+                Poll::Ready(Ok(bytes))
+            }
+            Read::End => Poll::Ready(Ok(Bytes::new())),
+            Read::Gone => Poll::Ready(Err(gone(&inner, self.key))),
+            Read::Later if inner.is_over => Poll::Ready(Err(gone(&inner, self.key))),
+            Read::Later => {
+                if let Some(slot) = inner.slots.get_mut(&self.key) {
+                    slot.reader = Some(context.waker().clone());
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Writes the bytes that wait, as far as there is room. Ready once all are taken.
+    fn poll_drain(
+        &self,
+        context: &mut Context<'_>,
+        waiting: &mut VecDeque<Bytes>,
+    ) -> Poll<io::Result<()>> {
+        let now = self.shared.now();
+        let mut inner = self.shared.lock();
+        let mut has_written = false;
+        let outcome = loop {
+            let Some(first) = waiting.front_mut() else {
+                break Poll::Ready(Ok(()));
+            };
+            if inner.is_over || inner.endpoint.room(self.key).is_none() {
+                break Poll::Ready(Err(gone(&inner, self.key)));
+            }
+            let taken = inner.endpoint.write(now, self.key, first);
+            has_written |= taken > 0;
+            let _ = first.split_to(taken);
+            if first.is_empty() {
+                waiting.pop_front();
+            } else {
+                if let Some(slot) = inner.slots.get_mut(&self.key) {
+                    slot.writer = Some(context.waker().clone());
+                }
+                break Poll::Pending;
+            }
+        };
+        drop(inner);
+        if has_written {
+            self.shared.changed.notify_one();
+        }
+        outcome
+    }
+}
+
+/// The direction from the other side.
+#[derive(Debug)]
+pub struct PlaneReader {
+    stream: Arc<PlaneStream>,
+}
+
+impl PlaneReader {
+    /// Returns the stream.
+    pub fn stream(&self) -> &PlaneStream {
+        &self.stream
+    }
+
+    /// Reads bytes as they came, at most `max`; nothing at the end.
+    pub async fn read_bytes(&mut self, max: usize) -> io::Result<Bytes> {
+        poll_fn(|context| self.stream.poll_bytes(context, max)).await
+    }
+}
+
+/// The direction to the other side.
+#[derive(Debug)]
+pub struct PlaneWriter {
+    stream: Arc<PlaneStream>,
+    waiting: VecDeque<Bytes>,
+}
+
+impl PlaneWriter {
+    /// Returns the stream.
+    pub fn stream(&self) -> &PlaneStream {
+        &self.stream
+    }
+
+    /// Adds bytes that leave with the next [`PlaneWriter::send`], in as few messages as possible.
+    pub fn queue(&mut self, data: Bytes) {
+        if !data.is_empty() {
+            self.waiting.push_back(data);
+        }
+    }
+
+    /// Sends what was queued; waits until the stream has taken it.
+    pub async fn send(&mut self) -> io::Result<()> {
+        let (stream, waiting) = (&self.stream, &mut self.waiting);
+        poll_fn(|context| stream.poll_drain(context, waiting)).await
+    }
+
+    /// Ends the direction, once what was sent has left.
+    pub fn finish(&mut self) {
+        let shared = &self.stream.shared;
+        shared.lock().endpoint.finish(self.stream.key);
+        shared.changed.notify_one();
+    }
+}
+
+fn gone(inner: &Inner, key: StreamKey) -> io::Error {
+    let cut = inner.slots.get(&key).and_then(|slot| slot.cut);
+    match cut {
+        Some(why) => io::Error::new(io::ErrorKind::ConnectionAborted, why),
+        None => io::Error::new(io::ErrorKind::NotConnected, "the host has gone"),
+    }
+}
+
+/// Returns the reason if an error is that of a stream that was cut off.
+pub fn reason(error: &io::Error) -> Option<CutOff> {
+    error.get_ref()?.downcast_ref::<CutOff>().copied()
+}
+
+impl Drop for PlaneStream {
+    fn drop(&mut self) {
+        let mut inner = self.shared.lock();
+        inner.slots.remove(&self.key);
+        inner.endpoint.release(self.key);
+        drop(inner);
+        self.shared.changed.notify_one();
+    }
+}
+
+impl AsyncRead for PlaneReader {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = self.stream.poll_bytes(context, buffer.remaining());
+        read.map_ok(|bytes| buffer.put_slice(&bytes))
+    }
+}
+
+impl AsyncWrite for PlaneWriter {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let writer = &mut *self;
+        // What a former call has left comes first.
+        match writer.stream.poll_drain(context, &mut writer.waiting) {
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            Poll::Pending => return Poll::Pending,
+        }
+        writer.waiting.push_back(Bytes::copy_from_slice(data));
+        match writer.stream.poll_drain(context, &mut writer.waiting) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            _ => Poll::Ready(Ok(data.len())),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let writer = &mut *self;
+        writer.stream.poll_drain(context, &mut writer.waiting)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let writer = &mut *self;
+        let flushed = writer.stream.poll_drain(context, &mut writer.waiting);
+        if let Poll::Ready(Ok(())) = flushed {
+            writer.finish();
+        }
+        flushed
+    }
+}

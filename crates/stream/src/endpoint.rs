@@ -1,0 +1,485 @@
+//! All streams of a program.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::Bytes;
+use whimbrel_core::recent::{Recent, SharedRecent};
+use whimbrel_core::timer::TimerQueue;
+use whimbrel_core::{Guid, SeededRng, Time};
+
+use crate::one::{FIRST_LIMIT, Stream};
+use crate::packet::{Body, CutOff, NO_TOKEN, Packet, PacketFault, Segment, Side, Token};
+
+/// Bound of the streams that are remembered after their end.
+const MAX_OVER: usize = 65_536;
+/// Bound of the packets without a stream that wait to be sent.
+const MAX_ANSWERS: usize = 1024;
+/// Bound of the remembered tokens.
+const MAX_TOKENS: usize = 1024;
+/// Bytes that all streams together may hold for their programs, apart from [`FIRST_LIMIT`] of each.
+const MAX_HELD: u64 = 64 << 20;
+/// Largest window of one stream.
+const MAX_WINDOW: u64 = 2 << 20;
+
+/// One end of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct StreamKey {
+    /// The other side's name.
+    pub peer: Guid,
+    /// True at the side that has opened it.
+    pub is_opener: bool,
+    /// The number that the opener has drawn.
+    pub stream: u64,
+}
+
+impl StreamKey {
+    fn side(self) -> Side {
+        match self.is_opener {
+            true => Side::Opener,
+            false => Side::Acceptor,
+        }
+    }
+}
+
+/// The constants of an endpoint.
+#[derive(Clone, Debug)]
+pub struct EndpointOptions {
+    /// True if others may open streams.
+    pub accepts: bool,
+    /// Bound of the streams at a time. Streams that others open: of one name as many as are left.
+    pub max_streams: usize,
+    /// A stream whose other side says nothing for this long is over.
+    pub patience: Duration,
+    /// The key of this endpoint's tokens, drawn for each start of the program.
+    pub secret: [u8; 32],
+}
+
+/// What a program is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A caller, whose name is proven by its token, has opened a stream.
+    Accepted(StreamKey),
+    /// There may be bytes to read, or the end.
+    Readable(StreamKey),
+    /// There may be room to write.
+    Writable(StreamKey),
+    /// The stream is over.
+    Cut(StreamKey, CutOff),
+}
+
+/// Why a stream cannot be opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The bound is reached.
+    #[error("too many streams are open")]
+    TooMany,
+}
+
+/// The outcome of a read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Read {
+    /// Bytes in order.
+    Bytes(Bytes),
+    /// Nothing yet.
+    Later,
+    /// All bytes were read.
+    End,
+    /// There is no such stream: it was cut off.
+    Gone,
+}
+
+/// Counters of an endpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct EndpointStats {
+    /// Messages that were no packet.
+    pub faulty: u64,
+    /// Packets that contradict their stream or exceed its limit.
+    pub contradicting: u64,
+    /// Packets of callers without a valid token.
+    pub without_token: u64,
+    /// Streams that were refused for want of room.
+    pub refused: u64,
+}
+
+/// How a stream ended: what a late packet of it is answered with.
+#[derive(Clone, Copy, Debug)]
+enum Ending {
+    /// Everything up to this position was received, and everything sent was too.
+    Whole(u64),
+    Cut(CutOff),
+}
+
+/// All streams of a program.
+#[derive(Debug)]
+pub struct Endpoint {
+    options: EndpointOptions,
+    streams: BTreeMap<StreamKey, Stream>,
+    of_peer: BTreeMap<Guid, usize>,
+    over: SharedRecent<Guid, StreamKey, Ending>,
+    /// Tokens that others have given.
+    tokens: Recent<Guid, Token>,
+    timers: TimerQueue<StreamKey>,
+    /// Streams with something to send take turns.
+    turns: VecDeque<StreamKey>,
+    has_turn: BTreeSet<StreamKey>,
+    answers: VecDeque<(Guid, Packet)>,
+    events: VecDeque<Event>,
+    /// Bytes that streams may hold.
+    claimed: u64,
+    rng: SeededRng,
+    stats: EndpointStats,
+}
+
+impl Endpoint {
+    /// Returns an endpoint without streams.
+    pub fn new(options: EndpointOptions, mut rng: SeededRng) -> Endpoint {
+        Endpoint {
+            options,
+            streams: BTreeMap::new(),
+            of_peer: BTreeMap::new(),
+            over: SharedRecent::new(MAX_OVER, &mut rng),
+            tokens: Recent::new(MAX_TOKENS),
+            timers: TimerQueue::new(),
+            turns: VecDeque::new(),
+            has_turn: BTreeSet::new(),
+            answers: VecDeque::new(),
+            events: VecDeque::new(),
+            claimed: 0,
+            rng,
+            stats: EndpointStats::default(),
+        }
+    }
+
+    /// Returns the counters.
+    pub fn stats(&self) -> EndpointStats {
+        self.stats
+    }
+
+    /// Returns the number of streams.
+    pub fn len(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Returns true if there is no stream.
+    pub fn is_empty(&self) -> bool {
+        self.streams.is_empty()
+    }
+
+    /// Opens a stream to a peer. Nothing is sent before something is written.
+    pub fn open(&mut self, now: Time, peer: Guid) -> Result<StreamKey, OpenError> {
+        if self.streams.len() >= self.options.max_streams {
+            return Err(OpenError::TooMany);
+        }
+        let key = StreamKey {
+            peer,
+            is_opener: true,
+            stream: self.rng.next_word(),
+        };
+        self.add(now, key);
+        Ok(key)
+    }
+
+    fn add(&mut self, now: Time, key: StreamKey) {
+        let mut stream = Stream::new(now, self.options.patience);
+        stream.had_token = key.is_opener && self.tokens.contains(&key.peer);
+        if key.is_opener && !stream.had_token {
+            stream.sending.introduce();
+        }
+        self.claimed += stream.receiving.claim();
+        self.timers.set(key, stream.deadline());
+        if self.streams.insert(key, stream).is_none() {
+            *self.of_peer.entry(key.peer).or_default() += 1;
+        }
+    }
+
+    /// Takes bytes to send; returns how many. None are taken if the stream is over.
+    pub fn write(&mut self, now: Time, key: StreamKey, data: &Bytes) -> usize {
+        self.change(key, |stream| stream.write(now, data))
+            .unwrap_or(0)
+    }
+
+    /// Returns how many bytes a stream takes; `None` if it is over.
+    pub fn room(&self, key: StreamKey) -> Option<usize> {
+        Some(self.streams.get(&key)?.sending.room())
+    }
+
+    /// Returns true if the other side has everything that was written, and the end.
+    pub fn is_delivered(&self, key: StreamKey) -> bool {
+        let stream = self.streams.get(&key);
+        stream.is_none_or(|stream| stream.sending.is_done())
+    }
+
+    /// Ends the direction to the peer, once everything written has left.
+    pub fn finish(&mut self, key: StreamKey) {
+        self.change(key, |stream| stream.sending.finish());
+    }
+
+    /// Takes bytes in order, at most `max`.
+    pub fn read(&mut self, key: StreamKey, max: usize) -> Read {
+        let read = self.change(key, |stream| match stream.receiving.read(max) {
+            Some(bytes) => Read::Bytes(bytes),
+            None if stream.receiving.has_all() => Read::End,
+            None => Read::Later,
+        });
+        read.unwrap_or(Read::Gone)
+    }
+
+    /// The program needs the stream no longer. If it has finished and the other side has, too, what
+    /// is on its way still arrives; else the stream is cut off.
+    pub fn release(&mut self, key: StreamKey) {
+        let Some(stream) = self.streams.get(&key) else {
+            return;
+        };
+        if !stream.receiving.has_all() || !stream.sending.is_finished() {
+            return self.cut(key, CutOff::Ended);
+        }
+        self.change(key, |stream| {
+            stream.is_released = true;
+            stream.receiving.discard();
+        });
+    }
+
+    /// Ends a stream at once, and tells the other side why.
+    pub fn cut(&mut self, key: StreamKey, why: CutOff) {
+        if self.remove(key, Ending::Cut(why)) {
+            let body = Body::Cut(key.side(), why);
+            self.answer(key.peer, key.stream, body);
+        }
+    }
+
+    /// Takes a message of a peer.
+    pub fn handle_message(&mut self, now: Time, from: Guid, message: &Bytes) {
+        let packet = match Packet::decode(message) {
+            Ok(packet) => packet,
+            Err(fault) => return self.count(fault),
+        };
+        let key = |is_opener| StreamKey {
+            peer: from,
+            is_opener,
+            stream: packet.stream,
+        };
+        match packet.body {
+            Body::FromOpener(token, segment) => {
+                self.handle_opener(now, key(false), token, &segment)
+            }
+            Body::FromAcceptor(segment) => {
+                if !self.segment(now, key(true), &segment) {
+                    self.answer_late(key(true), &segment);
+                }
+            }
+            Body::Cut(side, why) => {
+                let key = key(side == Side::Acceptor);
+                if self.remove(key, Ending::Cut(why)) {
+                    self.events.push_back(Event::Cut(key, why));
+                }
+            }
+            Body::Token(token) => self.token_given(key(true), token),
+        }
+    }
+
+    fn count(&mut self, _: PacketFault) {
+        self.stats.faulty += 1;
+    }
+
+    fn token_of(&self, peer: &Guid) -> Token {
+        let hash = blake3::keyed_hash(&self.options.secret, &peer.0);
+        let mut token = NO_TOKEN;
+        token.copy_from_slice(&hash.as_bytes()[..NO_TOKEN.len()]);
+        token
+    }
+
+    fn handle_opener(&mut self, now: Time, key: StreamKey, token: Token, segment: &Segment) {
+        if !self.options.accepts {
+            self.stats.refused += 1;
+            let body = Body::Cut(Side::Acceptor, CutOff::NotPermitted);
+            return self.answer(key.peer, key.stream, body);
+        }
+        // A name is a claim until its owner shows what was sent to that name.
+        let valid = self.token_of(&key.peer);
+        if token != valid {
+            self.stats.without_token += 1;
+            return self.answer(key.peer, key.stream, Body::Token(valid));
+        }
+        if self.segment(now, key, segment) || self.answer_late(key, segment) {
+            return;
+        }
+        // Of a stream that this program has never known, the first bytes come first or soon.
+        let left = self.options.max_streams.saturating_sub(self.streams.len());
+        if self.of_peer.get(&key.peer).copied().unwrap_or(0) >= left {
+            self.stats.refused += 1;
+            let body = Body::Cut(Side::Acceptor, CutOff::Full);
+            return self.answer(key.peer, key.stream, body);
+        }
+        self.add(now, key);
+        self.events.push_back(Event::Accepted(key));
+        self.segment(now, key, segment);
+    }
+
+    /// Passes a segment to its stream. Returns false if there is none.
+    fn segment(&mut self, now: Time, key: StreamKey, segment: &Segment) -> bool {
+        let Some(changes) = self.change(key, |stream| stream.handle(now, segment)) else {
+            return false;
+        };
+        self.stats.contradicting += u64::from(changes.is_false);
+        if changes.readable {
+            self.events.push_back(Event::Readable(key));
+        }
+        if changes.writable {
+            self.events.push_back(Event::Writable(key));
+        }
+        true
+    }
+
+    /// Answers a packet of a stream that is over. Returns false if no such stream is remembered.
+    fn answer_late(&mut self, key: StreamKey, segment: &Segment) -> bool {
+        let ending = self.over.touch(&key).copied();
+        let why = match ending {
+            Some(Ending::Whole(received)) => {
+                if segment.has_content() || segment.asks {
+                    let last = Segment {
+                        received,
+                        has_all: true,
+                        limit: received,
+                        position: segment.received,
+                        ..Segment::default()
+                    };
+                    let body = self.body(key, last);
+                    self.answer(key.peer, key.stream, body);
+                }
+                return true;
+            }
+            Some(Ending::Cut(why)) => why,
+            None if key.is_opener => CutOff::Unknown,
+            None => return false,
+        };
+        if segment.has_content() || segment.asks {
+            self.answer(key.peer, key.stream, Body::Cut(key.side(), why));
+        }
+        true
+    }
+
+    /// An acceptor has given a token.
+    fn token_given(&mut self, key: StreamKey, token: Token) {
+        let Some(stream) = self.streams.get(&key) else {
+            return;
+        };
+        let is_known = self.tokens.get(&key.peer) == Some(&token);
+        if stream.had_token && is_known {
+            // A copy.
+            return;
+        }
+        self.tokens.insert(key.peer, token);
+        if stream.had_token {
+            // The acceptor was started again, and nobody knows what it had done.
+            self.remove(key, Ending::Cut(CutOff::Unknown));
+            self.events.push_back(Event::Cut(key, CutOff::Unknown));
+            return;
+        }
+        self.change(key, |stream| {
+            stream.had_token = true;
+            stream.sending.restart();
+        });
+    }
+
+    fn body(&self, key: StreamKey, segment: Segment) -> Body {
+        match key.is_opener {
+            true => {
+                let token = self.tokens.get(&key.peer);
+                Body::FromOpener(token.copied().unwrap_or(NO_TOKEN), segment)
+            }
+            false => Body::FromAcceptor(segment),
+        }
+    }
+
+    fn answer(&mut self, to: Guid, stream: u64, body: Body) {
+        if self.answers.len() < MAX_ANSWERS {
+            self.answers.push_back((to, Packet { stream, body }));
+        }
+    }
+
+    /// Changes a stream, and does what follows from it: windows, turns, deadlines, its end.
+    fn change<T>(&mut self, key: StreamKey, act: impl FnOnce(&mut Stream) -> T) -> Option<T> {
+        let stream = self.streams.get_mut(&key)?;
+        let before = stream.receiving.claim();
+        let outcome = act(stream);
+        let left = MAX_HELD.saturating_sub(self.claimed) / 8;
+        stream.grant(left.clamp(FIRST_LIMIT, MAX_WINDOW));
+        self.claimed = self.claimed + stream.receiving.claim() - before;
+        if stream.wants_to_send() && self.has_turn.insert(key) {
+            self.turns.push_back(key);
+        }
+        let (deadline, is_released) = (stream.deadline(), stream.is_released);
+        let is_over = is_released && stream.is_over();
+        self.timers.set(key, deadline);
+        if is_over {
+            let received = stream.receiving.received();
+            self.remove(key, Ending::Whole(received));
+        }
+        Some(outcome)
+    }
+
+    fn remove(&mut self, key: StreamKey, ending: Ending) -> bool {
+        let Some(stream) = self.streams.remove(&key) else {
+            return false;
+        };
+        self.claimed -= stream.receiving.claim();
+        self.timers.cancel(&key);
+        if let Some(count) = self.of_peer.get_mut(&key.peer) {
+            *count -= 1;
+            if *count == 0 {
+                self.of_peer.remove(&key.peer);
+            }
+        }
+        self.over.insert(key.peer, key, ending);
+        true
+    }
+
+    /// Returns the next message and its destination.
+    pub fn poll_transmit(&mut self, now: Time) -> Option<(Guid, Bytes)> {
+        if let Some((to, packet)) = self.answers.pop_front() {
+            return Some((to, packet.encode()));
+        }
+        while let Some(key) = self.turns.pop_front() {
+            self.has_turn.remove(&key);
+            let Some(Some(segment)) = self.change(key, |stream| stream.poll(now)) else {
+                continue;
+            };
+            if key.is_opener
+                && self.tokens.contains(&key.peer)
+                && let Some(stream) = self.streams.get_mut(&key)
+            {
+                stream.had_token = true;
+            }
+            let body = self.body(key, segment);
+            let packet = Packet {
+                stream: key.stream,
+                body,
+            };
+            return Some((key.peer, packet.encode()));
+        }
+        None
+    }
+
+    /// Returns the next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Returns the next deadline.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.timers.next().map(|(at, _)| at)
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Time) {
+        let mut pass = self.timers.pass(now);
+        while let Some((_, key)) = pass.next(&mut self.timers) {
+            let outcome = self.change(key, |stream| stream.handle_timeout(now));
+            if let Some(Some(why)) = outcome {
+                self.cut(key, why);
+                self.events.push_back(Event::Cut(key, why));
+            }
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Byte streams over messages that may be lost, repeated or overtaken.
+//!
+//! The one invariant: **a reader gets the writer's bytes in their order, each once, or is told that
+//! the stream was cut off.** A stream depends on no address and no connection of a kernel: it waits
+//! through an outage and continues where it was.
+//!
+//! | module | holds | text it follows |
+//! |---|---|---|
+//! | [`packet`] | [`Packet`], the layout of a message | docs/protocols/stream.md |
+//! | `receiving` | one direction's receiver: order, duplicates, window | RFC 9293 section 3.8.6 |
+//! | `sending` | one direction's sender: what is in flight, loss, window | RFC 8985, RFC 5681 |
+//! | `one` | both directions of one stream, its deadlines | docs/protocols/stream.md |
+//! | [`endpoint`] | [`Endpoint`], all streams of a program | docs/protocols/stream.md |
+//!
+//! [`core::RttEstimator`](whimbrel_core::RttEstimator) measures round trips. The congestion laws of
+//! `transport` count segments of NDN consumers, so the window here is one of its own, in bytes.
+#![forbid(unsafe_code)]
+
+pub mod endpoint;
+mod one;
+pub mod packet;
+mod receiving;
+mod sending;
+
+pub use endpoint::{Endpoint, EndpointOptions, Event, OpenError, StreamKey};
+pub use packet::{CutOff, Packet};

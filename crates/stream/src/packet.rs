@@ -1,0 +1,279 @@
+//! The layout of a message (`docs/protocols/stream.md`).
+
+use core::ops::Range;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+/// Version of the layout, the first byte of each message.
+pub const VERSION: u8 = 1;
+/// Largest message, in bytes: that of the native plane.
+pub const MAX_PACKET: usize = 32 << 10;
+/// Most bytes of a stream in one packet: with the longest header they fit into a message.
+pub const MAX_DATA: usize = MAX_PACKET - 512;
+/// Most ranges that one packet acknowledges.
+pub const MAX_RANGES: usize = 16;
+/// Positions in a stream are below this, so that sums do not overflow.
+pub const MAX_POSITION: u64 = 1 << 62;
+
+const KIND_FROM_OPENER: u8 = 0;
+const KIND_FROM_ACCEPTOR: u8 = 1;
+const KIND_CUT_BY_OPENER: u8 = 2;
+const KIND_CUT_BY_ACCEPTOR: u8 = 3;
+const KIND_TOKEN: u8 = 4;
+
+const FLAG_END: u8 = 1;
+const FLAG_HAS_ALL: u8 = 2;
+const FLAG_ASKS: u8 = 4;
+
+/// A proof that its holder receives messages under its name.
+pub type Token = [u8; 16];
+
+/// Returns the token of a caller without one.
+pub const NO_TOKEN: Token = [0; 16];
+
+/// The end of a stream that a packet comes from.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Side {
+    /// The end that has opened the stream.
+    Opener,
+    /// The other end.
+    Acceptor,
+}
+
+/// Why a stream ended before both directions did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CutOff {
+    /// Its program has ended it.
+    #[error("the other side has ended the stream")]
+    Ended,
+    /// The other side knows no such stream: its program was started again.
+    #[error("the other side was started again and no longer knows the stream")]
+    Unknown,
+    /// The other side has too many streams.
+    #[error("the other side has no room for another stream")]
+    Full,
+    /// The other side's rule does not permit this caller.
+    #[error("the other side does not permit this caller")]
+    NotPermitted,
+    /// Nothing was heard of the other side for too long.
+    #[error("the other side has not answered for too long")]
+    Silent,
+}
+
+impl CutOff {
+    fn code(self) -> u8 {
+        match self {
+            CutOff::Ended => 0,
+            CutOff::Unknown => 1,
+            CutOff::Full => 2,
+            CutOff::NotPermitted => 3,
+            CutOff::Silent => 4,
+        }
+    }
+
+    fn from_code(code: u8) -> Option<CutOff> {
+        Some(match code {
+            0 => CutOff::Ended,
+            1 => CutOff::Unknown,
+            2 => CutOff::Full,
+            3 => CutOff::NotPermitted,
+            4 => CutOff::Silent,
+            _ => return None,
+        })
+    }
+}
+
+/// What one end tells the other: bytes, and what it has received.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Segment {
+    /// All bytes below this position were received.
+    pub received: u64,
+    /// Further bytes that were received: in order, apart from each other and from `received`.
+    pub ranges: Vec<Range<u64>>,
+    /// All bytes and the end were received.
+    pub has_all: bool,
+    /// Bytes below this position may be sent.
+    pub limit: u64,
+    /// An answer is wanted although nothing is new.
+    pub asks: bool,
+    /// Position of the first byte of `data`.
+    pub position: u64,
+    /// The stream ends after `data`.
+    pub ends: bool,
+    /// Bytes of the stream.
+    pub data: Bytes,
+}
+
+impl Segment {
+    /// Returns true if it brings bytes or the end.
+    pub fn has_content(&self) -> bool {
+        self.ends || !self.data.is_empty()
+    }
+}
+
+/// One message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Packet {
+    /// The number that the opener has drawn.
+    pub stream: u64,
+    /// What it says.
+    pub body: Body,
+}
+
+/// What a packet says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Body {
+    /// From the opener.
+    FromOpener(Token, Segment),
+    /// From the acceptor.
+    FromAcceptor(Segment),
+    /// This side has ended the stream.
+    Cut(Side, CutOff),
+    /// To an opener without a valid token: the one to use.
+    Token(Token),
+}
+
+/// Why a message is not a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PacketFault {
+    /// It ends too early.
+    #[error("the message is cut short")]
+    Short,
+    /// Its version is not known.
+    #[error("the message is of version {0}, and this is version {VERSION}")]
+    Version(u8),
+    /// A field has a value that has no meaning.
+    #[error("the message has a field without meaning: {0}")]
+    Field(&'static str),
+}
+
+impl Packet {
+    /// Encodes the packet.
+    pub fn encode(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(64);
+        out.put_u8(VERSION);
+        let kind = match &self.body {
+            Body::FromOpener(..) => KIND_FROM_OPENER,
+            Body::FromAcceptor(_) => KIND_FROM_ACCEPTOR,
+            Body::Cut(Side::Opener, _) => KIND_CUT_BY_OPENER,
+            Body::Cut(Side::Acceptor, _) => KIND_CUT_BY_ACCEPTOR,
+            Body::Token(_) => KIND_TOKEN,
+        };
+        out.put_u8(kind);
+        out.put_u64(self.stream);
+        match &self.body {
+            Body::FromOpener(token, segment) => {
+                out.put_slice(token);
+                segment.encode(&mut out);
+            }
+            Body::FromAcceptor(segment) => segment.encode(&mut out),
+            Body::Cut(_, why) => out.put_u8(why.code()),
+            Body::Token(token) => out.put_slice(token),
+        }
+        out.freeze()
+    }
+
+    /// Decodes a message.
+    pub fn decode(message: &Bytes) -> Result<Packet, PacketFault> {
+        let mut rest = message.clone();
+        let version = rest.try_get_u8()?;
+        if version != VERSION {
+            return Err(PacketFault::Version(version));
+        }
+        let kind = rest.try_get_u8()?;
+        let stream = rest.try_get_u64()?;
+        let body = match kind {
+            KIND_FROM_OPENER => Body::FromOpener(token(&mut rest)?, Segment::decode(rest)?),
+            KIND_FROM_ACCEPTOR => Body::FromAcceptor(Segment::decode(rest)?),
+            KIND_CUT_BY_OPENER | KIND_CUT_BY_ACCEPTOR => {
+                let side = match kind {
+                    KIND_CUT_BY_OPENER => Side::Opener,
+                    _ => Side::Acceptor,
+                };
+                let why = CutOff::from_code(rest.try_get_u8()?);
+                Body::Cut(side, why.ok_or(PacketFault::Field("reason"))?)
+            }
+            KIND_TOKEN => Body::Token(token(&mut rest)?),
+            _ => return Err(PacketFault::Field("kind")),
+        };
+        Ok(Packet { stream, body })
+    }
+}
+
+impl Segment {
+    fn encode(&self, out: &mut BytesMut) {
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+        out.put_u8(
+            flag(self.ends, FLAG_END)
+                | flag(self.has_all, FLAG_HAS_ALL)
+                | flag(self.asks, FLAG_ASKS),
+        );
+        out.put_u64(self.received);
+        out.put_u64(self.limit);
+        let ranges = &self.ranges[..self.ranges.len().min(MAX_RANGES)];
+        out.put_u8(ranges.len() as u8);
+        for range in ranges {
+            out.put_u64(range.start);
+            out.put_u64(range.end);
+        }
+        out.put_u64(self.position);
+        out.put_slice(&self.data);
+    }
+
+    fn decode(mut rest: Bytes) -> Result<Segment, PacketFault> {
+        let flags = rest.try_get_u8()?;
+        if flags & !(FLAG_END | FLAG_HAS_ALL | FLAG_ASKS) != 0 {
+            return Err(PacketFault::Field("flags"));
+        }
+        let received = position(&mut rest)?;
+        let limit = position(&mut rest)?;
+        let count = usize::from(rest.try_get_u8()?);
+        if count > MAX_RANGES {
+            return Err(PacketFault::Field("number of ranges"));
+        }
+        let mut ranges = Vec::with_capacity(count);
+        let mut last = received;
+        for _ in 0..count {
+            let range = position(&mut rest)?..position(&mut rest)?;
+            if range.start <= last || range.end <= range.start {
+                return Err(PacketFault::Field("ranges"));
+            }
+            last = range.end;
+            ranges.push(range);
+        }
+        let start = position(&mut rest)?;
+        if rest.len() > MAX_DATA || start + rest.len() as u64 >= MAX_POSITION {
+            return Err(PacketFault::Field("data"));
+        }
+        Ok(Segment {
+            received,
+            ranges,
+            has_all: flags & FLAG_HAS_ALL != 0,
+            limit,
+            asks: flags & FLAG_ASKS != 0,
+            position: start,
+            ends: flags & FLAG_END != 0,
+            data: rest,
+        })
+    }
+}
+
+fn token(rest: &mut Bytes) -> Result<Token, PacketFault> {
+    let mut token = NO_TOKEN;
+    rest.try_copy_to_slice(&mut token)?;
+    Ok(token)
+}
+
+fn position(rest: &mut Bytes) -> Result<u64, PacketFault> {
+    let position = rest.try_get_u64()?;
+    match position < MAX_POSITION {
+        true => Ok(position),
+        false => Err(PacketFault::Field("position")),
+    }
+}
+
+impl From<bytes::TryGetError> for PacketFault {
+    fn from(_: bytes::TryGetError) -> PacketFault {
+        PacketFault::Short
+    }
+}
