@@ -12,7 +12,7 @@ use whimbrel_core::{Guid, GuidPrefix};
 use whimbrel_mobilityfirst::chunk::{Chunk, Message};
 use whimbrel_mobilityfirst::local::{
     AcceptOffer, ContentOffer, Get, LocalEvent, LocalRequest, OfferId, OfferVerdict, Publish,
-    SendContent, SendState, greeting,
+    SendContent, SendState, ServiceKey, greeting,
 };
 use whimbrel_mobilityfirst::local::{Delivery, MissingParts, Service, Storage, TransferOptions};
 use whimbrel_mobilityfirst::wire;

@@ -34,7 +34,7 @@ use whimbrel_core::{
     Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, SeededRng,
     Time, TimerQueue, Transmit, WallClock,
 };
-use whimbrel_link::{Pacing, Room};
+use whimbrel_link::Pacing;
 
 use crate::chunk::{Chunk, Message};
 use crate::links::callers::CallersStatus;

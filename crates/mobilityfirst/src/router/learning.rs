@@ -100,8 +100,8 @@ impl Router {
         let store = self.proxy.store();
         let oldest = store.oldest_for(destination).and_then(|it| store.get(it));
         let address = hops.best().and_then(|best| best.address);
-        let waits = address.zip(oldest).map(|(address, (_, stored_at))| {
-            (self.routes).waits_for_usual(&address, now.since(stored_at))
+        let waits = address.zip(oldest).map(|(address, oldest)| {
+            (self.routes).waits_for_usual(&address, now.since(oldest.stored_at))
         });
         waits.unwrap_or(false)
     }

@@ -161,7 +161,7 @@ impl Router {
             .take_while(&mut is_first)
             .copied()
             .collect();
-        let costs: Vec<Option<Duration>> = among.iter().map(|it| self.cost(now, it)).collect();
+        let costs: Vec<Option<Duration>> = among.iter().map(|it| self.cost_to(now, it)).collect();
         let least = costs.iter().flatten().min().copied();
         let as_near: Vec<Guid> = match least {
             None => among,
@@ -177,7 +177,7 @@ impl Router {
     }
 
     /// Returns the cost of a host; `None` if the way to it is not known, or is silent.
-    fn cost(&self, now: Time, host: &Guid) -> Option<Duration> {
+    fn cost_to(&self, now: Time, host: &Guid) -> Option<Duration> {
         let here = self.attachments.hops_to(host, &self.links);
         let hops = match here.is_empty() {
             false => here,
@@ -186,7 +186,11 @@ impl Router {
                 self.routes.towards_binding(&answer, &self.links)?
             }
         };
-        hops.best().map(|branch| cost_of(&branch.link))
+        // Of the whole way, where ways are learned; else of its first link.
+        hops.best().map(|branch| {
+            let learned = branch.address.and_then(|address| self.cost(&address));
+            learned.unwrap_or_else(|| cost_of(&branch.link))
+        })
     }
 
     /// Looks up where the hosts are that have what is sought, if several have it. Returns one about which an
@@ -216,7 +220,7 @@ impl Router {
     /// Returns the member that the transfer goes to already, as long as there is a way to it.
     fn chosen_member(&self, now: Time, sought: Sought) -> Option<Guid> {
         let chosen = self.names.chosen(&sought.name, sought.request)?;
-        let has_way = sought.is_service() && self.cost(now, &chosen).is_some();
+        let has_way = sought.is_service() && self.cost_to(now, &chosen).is_some();
         has_way.then_some(chosen)
     }
 
