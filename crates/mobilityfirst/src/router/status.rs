@@ -51,6 +51,8 @@ pub struct RouterCounters {
     pub chunks_kept: u64,
     /// See `chunks_kept`.
     pub kept_freed: u64,
+    /// Contents announced, of which all chunks are kept.
+    pub kept_announced: u64,
     /// Requests and NACKs that ended here, because all that they ask for is on its way from here.
     pub requests_absorbed: u64,
     /// Changed bindings that the name service pushed.
