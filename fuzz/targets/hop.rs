@@ -12,14 +12,14 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use whimbrel_core::identity::KeyPair;
 use whimbrel_core::{SeededRng, Time};
-use whimbrel_link::{Hop, HopConfig, HopEvent, PacketBudget};
+use whimbrel_link::{Buffer, Hop, HopConfig, HopEvent};
 
 const ROOM: usize = 256;
 
 /// The neighbour: it knows what any neighbour is told.
 struct Neighbour {
     hop: Hop,
-    budget: PacketBudget,
+    buffer: Buffer,
     now: Time,
     // Answers the hop's calls.
     honest: Hop,
@@ -45,7 +45,7 @@ impl Neighbour {
     fn new() -> Neighbour {
         let mut neighbour = Neighbour {
             hop: Hop::new(config(1, 0), SeededRng::new(1), Time::ZERO),
-            budget: PacketBudget::new(ROOM),
+            buffer: Buffer::new(ROOM),
             now: Time::ZERO,
             honest: Hop::new(config(2, 0), SeededRng::new(2), Time::ZERO),
             runs: 0,
@@ -75,8 +75,8 @@ impl Neighbour {
         if message[0] == 0x30 {
             self.index.copy_from_slice(&message[4..8]);
         }
-        let mut budget = PacketBudget::new(ROOM);
-        self.honest.handle_frame(self.now, message, &mut budget);
+        let mut buffer = Buffer::new(ROOM);
+        self.honest.handle_frame(self.now, message, &mut buffer);
         let mut buffer = Vec::new();
         while let Some((size, _)) = self.honest.poll_transmit(self.now, 1, &mut buffer) {
             let answer = buffer.split_off(buffer.len() - size);
@@ -86,7 +86,7 @@ impl Neighbour {
     }
 
     fn take(&mut self, frame: &[u8]) {
-        self.hop.handle_frame(self.now, frame, &mut self.budget);
+        self.hop.handle_frame(self.now, frame, &mut self.buffer);
     }
 
     fn frame(&mut self, body: &[u8]) {
@@ -107,7 +107,7 @@ impl Neighbour {
                 break;
             };
             self.now = self.now.max(due.at);
-            self.hop.handle_timeout(self.now, &mut self.budget);
+            self.hop.handle_timeout(self.now, &mut self.buffer);
             self.drain();
         }
         self.now = end;
@@ -147,7 +147,7 @@ impl Neighbour {
             }
         }
         // A chunk larger than the buffer may be in it alone: 4 MiB in packets of 64 bytes.
-        assert!(self.budget.used() <= ROOM.max((4 << 20) / 64));
+        assert!(self.buffer.used() <= ROOM.max((4 << 20) / 64));
     }
 
     fn step(&mut self, kind: u8, argument: u8, body: &[u8]) {
@@ -174,8 +174,8 @@ impl Neighbour {
             _ if argument < 64 => self.hop.set_mtu(self.now, 200 + usize::from(argument) * 40),
             _ if argument < 128 => self.restart(),
             _ => {
-                self.budget.release(core::mem::take(&mut self.held));
-                self.hop.budget_released(self.now, &mut self.budget);
+                self.buffer.release(core::mem::take(&mut self.held));
+                self.hop.room_released(self.now, &mut self.buffer);
             }
         }
         self.drain();
@@ -196,12 +196,12 @@ fuzz_target!(|data: &[u8]| {
     }
     let Neighbour {
         hop,
-        mut budget,
+        mut buffer,
         held,
         now,
         ..
     } = neighbour;
-    hop.close(now, &mut budget);
-    budget.release(held);
-    assert_eq!(budget.used(), 0, "room is neither lost nor released twice");
+    hop.close(now, &mut buffer);
+    buffer.release(held);
+    assert_eq!(buffer.used(), 0, "room is neither lost nor released twice");
 });

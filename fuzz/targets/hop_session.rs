@@ -9,11 +9,11 @@ use libfuzzer_sys::fuzz_target;
 use whimbrel_core::identity::KeyPair;
 use whimbrel_core::{Admission, CallerGate, SeededRng, Time};
 use whimbrel_link::hop::{Gate, PostQuantum};
-use whimbrel_link::{Hop, HopConfig, HopEvent, PacketBudget};
+use whimbrel_link::{Buffer, Hop, HopConfig, HopEvent};
 
 struct End {
     hop: Hop,
-    budget: PacketBudget,
+    buffer: Buffer,
     sent: u64,
     seen: Vec<Vec<u8>>,
 }
@@ -33,7 +33,7 @@ impl End {
         let config = config(end, post_quantum);
         End {
             hop: Hop::new(config, SeededRng::new(end.into()), Time::ZERO),
-            budget: PacketBudget::new(256),
+            buffer: Buffer::new(256),
             sent: 0,
             seen: Vec::new(),
         }
@@ -56,8 +56,8 @@ impl End {
                         chunk.iter().all(|byte| *byte == peer),
                         "what the other end sent"
                     );
-                    self.budget.release(packets);
-                    self.hop.budget_released(now, &mut self.budget);
+                    self.buffer.release(packets);
+                    self.hop.room_released(now, &mut self.buffer);
                 }
                 HopEvent::Up { neighbour, .. } => {
                     assert_eq!(neighbour, KeyPair::from_secret(&[peer + 1; 32]).guid());
@@ -113,7 +113,7 @@ fuzz_target!(|input: &[u8]| {
                 now += Duration::from_millis(u64::from(*place) * 16);
                 frame.clear();
                 for end in &mut ends {
-                    end.hop.handle_timeout(now, &mut end.budget);
+                    end.hop.handle_timeout(now, &mut end.buffer);
                 }
             }
             _ => {
@@ -130,7 +130,7 @@ fuzz_target!(|input: &[u8]| {
             assert!(reply.len() <= frame.len());
             assert_eq!(admission == Admission::Answered, !reply.is_empty());
             let end = &mut ends[to];
-            end.hop.handle_frame(now, &frame, &mut end.budget);
+            end.hop.handle_frame(now, &frame, &mut end.buffer);
         }
         for (end, peer) in ends.iter_mut().zip([1, 0]) {
             end.drain(now, peer);

@@ -213,6 +213,8 @@ pub(crate) struct Network {
     pub(crate) ports: [u16; 3],
     /// A fixed rate for every hop, for tests that must act during a transfer.
     pub(crate) pacing: Option<&'static str>,
+    /// The keys of the routers' section `[storage]`.
+    pub(crate) storage: &'static str,
     /// A name server that the routers prefer, on a socket that nobody reads.
     pub(crate) silent_name_server: Option<UdpSocket>,
     pub(crate) gnrs: Option<Running>,
@@ -228,6 +230,11 @@ pub(crate) struct Network {
 }
 
 impl Network {
+    /// The routers have this section `[storage]`.
+    pub(crate) fn storing(pacing: &'static str, storage: &'static str) -> Network {
+        Network::begin(Some(pacing), None, None, None, storage)
+    }
+
     pub(crate) fn start(pacing: Option<&'static str>) -> Network {
         Network::with(pacing, None, None)
     }
@@ -239,7 +246,7 @@ impl Network {
 
     /// Each router has a name server of its own; these know one address of each other.
     pub(crate) fn of_two_sites() -> Network {
-        Network::begin(None, None, None, Some(free_port()))
+        Network::begin(None, None, None, Some(free_port()), "")
     }
 
     pub(crate) fn behind_a_silent_name_server() -> Network {
@@ -252,7 +259,7 @@ impl Network {
         silent_name_server: Option<UdpSocket>,
         cluster: Option<(String, u16)>,
     ) -> Network {
-        Network::begin(pacing, silent_name_server, cluster, None)
+        Network::begin(pacing, silent_name_server, cluster, None, "")
     }
 
     fn begin(
@@ -260,8 +267,10 @@ impl Network {
         silent_name_server: Option<UdpSocket>,
         cluster: Option<(String, u16)>,
         peer: Option<u16>,
+        storage: &'static str,
     ) -> Network {
         let mut network = Network {
+            storage,
             folder: tempfile::tempdir().unwrap(),
             ports: [free_port(), free_port(), free_port()],
             pacing,
@@ -349,6 +358,7 @@ impl Network {
         let silent = silent.or(own).unwrap_or_default();
         // Of two sites, each router knows the name server of its own.
         let gnrs = self.peer.filter(|_| index == 0).unwrap_or(gnrs);
+        let storage = self.storage;
         let neighbour = match index {
             0 => format!(
                 "[[link]]\nlabel = \"next\"\nbind = \"127.0.0.1:0\"\nremote = \"127.0.0.1:{there}\"\n"
@@ -358,7 +368,7 @@ impl Network {
         let config = self.config(
             &format!("router-{index}"),
             &format!(
-                "[router]\nname_servers = [{silent}\"127.0.0.1:{gnrs}\"]\n\
+                "[router]\nname_servers = [{silent}\"127.0.0.1:{gnrs}\"]\n[storage]\n{storage}\n\
                  [[link]]\nlabel = \"callers\"\nbind = \"127.0.0.1:{here}\"\nlisten = true\n{neighbour}"
             ),
         );

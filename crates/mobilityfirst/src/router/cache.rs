@@ -6,10 +6,12 @@ use whimbrel_link::Room;
 use super::store::Purpose;
 use super::store::copies::{Keeping, is_proven};
 use super::{Router, Timer};
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, Message};
 use crate::links::ChunkToSend;
 use crate::next_hops::{NextHops, Spread};
-use crate::wire::{Data, HOP_LIMIT, NetworkHeader, Request, ServiceId};
+use crate::wire::{
+    Data, HOP_LIMIT, NetworkHeader, Request, ServiceId, Transport, TransportKind, UpperProtocol,
+};
 
 impl Router {
     /// Copies a chunk of a content that a client fetches through this router, if the chunk is proven:
@@ -54,6 +56,25 @@ impl Router {
         if let Some(next) = self.fetches.next_check(now) {
             self.timers.set_earlier(Timer::Fetches, next);
         }
+    }
+
+    /// Takes from a request for chunks that are known to be lost what this router has copies of. Returns true
+    /// if that is all.
+    pub(super) fn answer_resend(&mut self, now: Time, from: PortId, chunk: &mut Chunk) -> bool {
+        let is_resend = chunk.message.head.first() == Some(&(TransportKind::Resend as u8));
+        if chunk.header.upper != UpperProtocol::Transport || !is_resend {
+            return false;
+        }
+        let Ok(Transport::Resend(mut request)) = chunk.transport() else {
+            return false;
+        };
+        let was = request.clone();
+        self.subtract_copies(now, from, &chunk.header, &mut request);
+        let is_all = request.chunks.is_empty() && !was.chunks.is_empty();
+        if request != was {
+            chunk.message = Message::of_transport(&Transport::Resend(request));
+        }
+        is_all
     }
 
     /// Requests of clients whose fetcher brings nothing go on.

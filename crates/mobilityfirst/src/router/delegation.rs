@@ -4,7 +4,8 @@
 //! a copy of the chunk in order to respond to potential future NACKs." The producer is told which chunks are
 //! kept. A copy ends with the receiver's acknowledgement, or with its lifetime.
 
-use whimbrel_core::{PortId, Time};
+use whimbrel_core::{Guid, PortId, Time};
+use whimbrel_gnrs::{Record, Statement};
 use whimbrel_link::Room;
 
 use super::store::Purpose;
@@ -46,6 +47,25 @@ impl Router {
         self.effects.counters.chunks_kept += 1;
         self.proxy.note_kept(chunk, &mut self.effects);
         self.timers.set_earlier(Timer::Lifetime, expires);
+        let is_offer = chunk.header.extensions.offer.is_some();
+        if !is_offer && self.proxy.store().copies().is_whole(&data.content) {
+            self.announce_kept(now, data.content, expires);
+        }
+    }
+
+    /// Announces with the router's own key a content of which all chunks are kept here, for as long as they
+    /// are: a request finds them when the producer is away.
+    fn announce_kept(&mut self, now: Time, content: Guid, until: Time) {
+        let unix_ms = self.config.wall.unix_millis(now);
+        let lifetime_ms = until.since(now).as_millis() as u64;
+        let statement = Statement::new(unix_ms, lifetime_ms, Vec::new());
+        let keys = self.config.hop.reception.keys();
+        if let Ok(record) = Record::provider(keys, content, &statement)
+            && self.names.has_service()
+        {
+            self.effects.counters.kept_announced += 1;
+            self.names.resolver.insert(now, record);
+        }
     }
 
     /// A receiver acknowledges what a producer has sent to it: the copies have done their work.
@@ -75,7 +95,7 @@ impl Router {
 
     /// Sends a copy on its way anew, or stores it.
     fn forward_copy(&mut self, now: Time, mut chunk: Chunk, room: Room) {
-        chunk.header.destination_address = whimbrel_core::Guid::NONE;
+        chunk.header.destination_address = Guid::NONE;
         chunk.header.extensions.via = None;
         chunk.header.extensions.addresses.clear();
         let outgoing = ChunkToSend {

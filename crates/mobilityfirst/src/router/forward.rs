@@ -141,7 +141,7 @@ impl Router {
     /// them in vain.
     fn subtract_known(&mut self, now: Time, from: PortId, chunk: &mut Chunk) -> bool {
         let Some(mut asked) = chunk.asks_again() else {
-            return false;
+            return self.answer_resend(now, from, chunk);
         };
         let (Transport::Request(request) | Transport::Nack(request)) = &mut asked else {
             return false;
@@ -576,6 +576,12 @@ impl Router {
         if let Some(provider) = self.pick_provider(now, sought, answer) {
             self.note_provider(&outgoing, sought, provider);
             outgoing.chunk.header.extensions.via = Some(provider);
+            // A router that keeps all of it has no record, but a route.
+            if self.routes.is_router(&provider, &self.links) {
+                outgoing.chunk.header.destination_address = provider;
+                let hops = self.routes.towards(&provider, &self.links);
+                return self.send_or_store(now, outgoing, &hops);
+            }
             let here = self.attachments.hops_to(&provider, &self.links);
             return if here.is_empty() {
                 self.ask_for_binding(now, outgoing)

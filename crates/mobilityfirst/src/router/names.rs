@@ -454,6 +454,11 @@ impl Names {
         }
     }
 
+    /// Returns true if there is a name service.
+    pub(super) fn has_service(&self) -> bool {
+        self.has_service
+    }
+
     /// Returns true if a chunk that came in on `from` may cause a query about this name.
     pub(super) fn may_ask(&self, now: Time, name: &Guid, from: Option<PortId>) -> bool {
         let asked = from.and_then(|from| self.names_by_port.get(&from));

@@ -118,7 +118,9 @@ impl Router {
 
     /// Returns the hosts that have what is sought, as the name service says, and that are worth asking.
     pub(super) fn providers_of(&self, now: Time, sought: Sought, answer: &Answer) -> Vec<Guid> {
-        let announced = sought.holders(&answer.providers);
+        let mut announced = sought.holders(&answer.providers);
+        // What this router keeps itself is answered from its copies.
+        announced.retain(|holder| *holder != self.config.guid);
         let announced = (self.names).by_merit(&sought.name, announced, |host| self.place_of(host));
         self.names
             .worth_asking(now, sought.tried_by(), announced, false)

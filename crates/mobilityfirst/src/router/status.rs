@@ -57,6 +57,8 @@ pub struct RouterCounters {
     pub kept_freed: u64,
     /// Chunks that are stored although they have a way: it is much worse than the usual one.
     pub waited_for_usual: u64,
+    /// Contents announced, of which all chunks are kept.
+    pub kept_announced: u64,
     /// Requests and NACKs that ended here, because all that they ask for is on its way from here.
     pub requests_absorbed: u64,
     /// Changed bindings that the name service pushed.

@@ -235,7 +235,8 @@ impl Reception {
         self.guid
     }
 
-    pub(super) fn keys(&self) -> &KeyPair {
+    /// Returns the node's keys.
+    pub fn keys(&self) -> &KeyPair {
         &self.keys
     }
 
