@@ -6,7 +6,7 @@ use whimbrel_core::Guid;
 use whimbrel_core::identity::{KeyPair, PublicKey, Signature};
 
 use crate::cost::Cost;
-use crate::message::{MessageError, Reader};
+use crate::reader::{MessageError, Reader};
 
 /// The purpose of an announcement's signature.
 const CONTEXT: &str = "whimbrel routing announcement v1";

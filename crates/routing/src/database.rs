@@ -34,7 +34,7 @@ struct Entry {
 
 /// The outcome of an announcement.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Offered {
+pub(crate) enum AnnouncementVerdict {
     /// It is new, and is to be flooded.
     New,
     /// It is known.
@@ -127,41 +127,41 @@ impl Database {
         from: Guid,
         announcement: Announcement,
         left: Duration,
-    ) -> Offered {
+    ) -> AnnouncementVerdict {
         let origin = announcement.origin();
         let known = self.get(&origin).map(Announcement::edition);
         let edition = announcement.edition();
         if known == Some(edition) {
-            return Offered::Known;
+            return AnnouncementVerdict::Known;
         }
         let is_rival = |known: Edition| origin == self.own && known.sequence == edition.sequence;
         if known.is_some_and(|known| known > edition && !is_rival(known)) {
-            return Offered::Older;
+            return AnnouncementVerdict::Older;
         }
         let left = left.min(announcement.lease());
         if left.is_zero() {
-            return Offered::Refused("routing-expired");
+            return AnnouncementVerdict::Refused("routing-expired");
         }
         let entry = self.entries.get(&origin);
         if entry.is_some_and(|entry| !entry.taken.has_room(now, OF_ORIGIN)) {
-            return Offered::Refused("routing-too-often");
+            return AnnouncementVerdict::Refused("routing-too-often");
         }
         let links = announcement.links().len();
         if self.links + links > MAX_ALL_LINKS {
-            return Offered::Refused("routing-full");
+            return AnnouncementVerdict::Refused("routing-full");
         }
         if known.is_none() && !self.has_place(from) {
-            return Offered::Refused("routing-full");
+            return AnnouncementVerdict::Refused("routing-full");
         }
         if !self.distrust.may_check(now, from) || !self.checked.admits(now, from) {
-            return Offered::Refused("routing-unchecked");
+            return AnnouncementVerdict::Refused("routing-unchecked");
         }
         if !announcement.is_genuine() {
             self.distrust.note_bad(now, from);
-            return Offered::Refused("bad-routing-signature");
+            return AnnouncementVerdict::Refused("bad-routing-signature");
         }
         if origin == self.own {
-            return Offered::Own;
+            return AnnouncementVerdict::Own;
         }
         if known.is_none() && self.entries.len() >= MAX_ROUTERS {
             self.make_place();
@@ -170,7 +170,7 @@ impl Database {
         if let Some(entry) = self.entries.get_mut(&origin) {
             entry.taken.admits(now, OF_ORIGIN);
         }
-        Offered::New
+        AnnouncementVerdict::New
     }
 
     /// Returns true if a router that is new here has a place: the neighbour that has brought the most

@@ -32,14 +32,14 @@ impl Metric {
 
 /// The links of a database by one of their costs.
 #[derive(Debug)]
-pub(crate) struct Graph {
+pub(crate) struct LinkGraph {
     names: Vec<Guid>,
     // The links from each router, in the order of `names`.
     links: Vec<Vec<(usize, Cost)>>,
 }
 
-impl Graph {
-    pub(crate) fn of(database: &Database, metric: Metric) -> Graph {
+impl LinkGraph {
+    pub(crate) fn of(database: &Database, metric: Metric) -> LinkGraph {
         let names: Vec<Guid> = database.iter().map(|it| it.origin()).collect();
         // "A link counts if both say it": a router alone attracts nothing.
         let links = database.iter().map(|announcement| {
@@ -52,7 +52,7 @@ impl Graph {
             both.collect()
         });
         let links = links.collect();
-        Graph { names, links }
+        LinkGraph { names, links }
     }
 
     /// Returns the distances of all routers within reach of one, itself among them.

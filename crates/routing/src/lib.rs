@@ -15,7 +15,7 @@
 //! | part | owns |
 //! |---|---|
 //! | `Database` | the announcements of all routers, their leases and bounds |
-//! | `Graph` | the links that both ends announce; shortest paths |
+//! | `LinkGraph` | the links that both ends announce; shortest paths |
 //! | `Neighbour` | what one neighbour told and what it may hold of this router's distances |
 //! | `LinkCost` | the cost of one link: smoothed, with hysteresis; its flaps; its share of time up |
 //! | [`Routing`] | connects them |
@@ -31,10 +31,12 @@ mod database;
 mod graph;
 mod message;
 mod neighbour;
+mod reader;
 mod routing;
 
 pub use announcement::{Announcement, Edition, Link, MAX_LINKS};
 pub use cost::{Cost, LinkSample};
 pub use database::MAX_ROUTERS;
-pub use message::{Distances, Message, MessageError, State};
-pub use routing::{Dropped, RouterStatus, Routing, RoutingCounters, Way, WayStatus};
+pub use message::{Distances, Message, State};
+pub use reader::MessageError;
+pub use routing::{Dropped, KnownRouter, Routing, RoutingCounters, Way, WayStatus};

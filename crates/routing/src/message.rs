@@ -7,6 +7,7 @@ use whimbrel_core::Guid;
 use crate::announcement::{Announcement, Edition};
 use crate::cost::Cost;
 use crate::database::MAX_ROUTERS;
+use crate::reader::{MessageError, Reader};
 
 /// A message to a neighbour.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,75 +48,8 @@ pub struct State {
     pub digest: u64,
 }
 
-/// Why a message cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MessageError {
-    /// It ends too early.
-    #[error("the message is too short")]
-    Truncated,
-    /// Octets follow it.
-    #[error("octets follow the message")]
-    TooLong,
-    /// A type that this version does not know.
-    #[error("no message has type {0}")]
-    Type(u8),
-    /// A value outside of its bounds.
-    #[error("invalid {0}")]
-    Invalid(&'static str),
-}
-
-/// The rest of a message.
-pub(crate) struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<&'a [u8; N], MessageError> {
-        let (first, rest) = self.0.split_first_chunk().ok_or(MessageError::Truncated)?;
-        self.0 = rest;
-        Ok(first)
-    }
-
-    fn u8(&mut self) -> Result<u8, MessageError> {
-        self.array::<1>().map(|[byte]| *byte)
-    }
-
-    pub(crate) fn u16(&mut self) -> Result<u16, MessageError> {
-        self.array().map(|bytes| u16::from_be_bytes(*bytes))
-    }
-
-    pub(crate) fn u32(&mut self) -> Result<u32, MessageError> {
-        self.array().map(|bytes| u32::from_be_bytes(*bytes))
-    }
-
-    pub(crate) fn u64(&mut self) -> Result<u64, MessageError> {
-        self.array().map(|bytes| u64::from_be_bytes(*bytes))
-    }
-
-    pub(crate) fn guid(&mut self) -> Result<Guid, MessageError> {
-        self.array().map(|bytes| Guid(*bytes))
-    }
-
-    /// Reads pairs of names and values, in the strict order of the names, to the end.
-    fn pairs<T>(
-        &mut self,
-        mut value: impl FnMut(&mut Self) -> Result<T, MessageError>,
-    ) -> Result<Vec<(Guid, T)>, MessageError> {
-        let mut pairs: Vec<(Guid, T)> = Vec::new();
-        while !self.0.is_empty() {
-            if pairs.len() >= MAX_PAIRS {
-                return Err(MessageError::Invalid("number of routers"));
-            }
-            let name = self.guid()?;
-            if pairs.last().is_some_and(|(last, _)| *last >= name) {
-                return Err(MessageError::Invalid("order of routers"));
-            }
-            pairs.push((name, value(self)?));
-        }
-        Ok(pairs)
-    }
-}
-
 /// Maximum of routers in a message: changes name those that came and those that left.
-const MAX_PAIRS: usize = 2 * MAX_ROUTERS;
+const MAX_NAMES: usize = 2 * MAX_ROUTERS;
 
 impl Message {
     /// Appends the message.
@@ -154,13 +88,13 @@ impl Message {
 
     /// Decodes a message, all of `bytes`. The signature of an announcement is not checked.
     pub fn decode(bytes: &[u8]) -> Result<Message, MessageError> {
-        let mut reader = Reader(bytes);
+        let mut reader = Reader::new(bytes);
         let message = match reader.u8()? {
             1 => Message::Announce {
                 left: Duration::from_millis(reader.u32()?.into()),
                 announcement: Announcement::decode(&mut reader)?,
             },
-            2 => Message::List(reader.pairs(|reader| {
+            2 => Message::List(reader.pairs(MAX_NAMES, |reader| {
                 Ok(Edition {
                     sequence: reader.u64()?,
                     tag: reader.u64()?,
@@ -171,7 +105,7 @@ impl Message {
                 if base >= sequence {
                     return Err(MessageError::Invalid("number of distances"));
                 }
-                let changed = reader.pairs(|reader| reader.u32().map(Cost))?;
+                let changed = reader.pairs(MAX_NAMES, |reader| reader.u32().map(Cost))?;
                 Message::Distances(Distances {
                     sequence,
                     base,
@@ -184,7 +118,7 @@ impl Message {
             }),
             other => return Err(MessageError::Type(other)),
         };
-        match reader.0.is_empty() {
+        match reader.is_empty() {
             true => Ok(message),
             false => Err(MessageError::TooLong),
         }

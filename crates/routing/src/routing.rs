@@ -9,8 +9,8 @@ use whimbrel_core::{Deadline, Guid, KeyPair, Limit, Meter, Time};
 
 use crate::announcement::{Announcement, Edition, Link, MAX_LINKS};
 use crate::cost::{Cost, LinkSample};
-use crate::database::{Database, Offered};
-use crate::graph::{Graph, Metric, Reach};
+use crate::database::{AnnouncementVerdict, Database};
+use crate::graph::{LinkGraph, Metric, Reach};
 use crate::message::Message;
 use crate::neighbour::Neighbour;
 
@@ -73,7 +73,7 @@ pub struct RoutingCounters {
 
 /// A router as the database has it.
 #[derive(Clone, Debug, Serialize)]
-pub struct RouterStatus {
+pub struct KnownRouter {
     /// Its name.
     pub router: Guid,
     /// The number of its announcement.
@@ -259,18 +259,18 @@ impl Routing {
     ) -> Result<(), Dropped> {
         let (origin, sequence) = (announcement.origin(), announcement.sequence());
         match self.database.offer(now, from, announcement, left) {
-            Offered::New => {
+            AnnouncementVerdict::New => {
                 self.counters.accepted += 1;
                 self.flood(now, origin, Some(from));
                 self.change(now);
             }
-            Offered::Known => {}
-            Offered::Older => self.send_announcement(now, from, &origin),
-            Offered::Own => {
+            AnnouncementVerdict::Known => {}
+            AnnouncementVerdict::Older => self.send_announcement(now, from, &origin),
+            AnnouncementVerdict::Own => {
                 self.sequence = self.sequence.max(sequence);
                 self.originate(now);
             }
-            Offered::Refused(why) => return Err(why),
+            AnnouncementVerdict::Refused(why) => return Err(why),
         }
         Ok(())
     }
@@ -375,7 +375,7 @@ impl Routing {
     fn compute(&mut self, now: Time) {
         self.compute_at = None;
         self.counters.computed += 1;
-        let graph = Graph::of(&self.database, Metric::Now);
+        let graph = LinkGraph::of(&self.database, Metric::Now);
         self.distances = Arc::new(graph.distances(&self.own));
         for (name, neighbour) in &mut self.neighbours {
             neighbour.computed = match neighbour.counts() {
@@ -383,7 +383,7 @@ impl Routing {
                 false => Reach::new(),
             };
         }
-        self.usual = Graph::of(&self.database, Metric::Usual).distances(&self.own);
+        self.usual = LinkGraph::of(&self.database, Metric::Usual).distances(&self.own);
         self.tell_distances(now);
     }
 
@@ -542,12 +542,12 @@ impl Routing {
     }
 
     /// Returns all routers that are announced, but this one.
-    pub fn status(&self, now: Time) -> Vec<RouterStatus> {
+    pub fn status(&self, now: Time) -> Vec<KnownRouter> {
         let others = self.database.iter().filter(|it| it.origin() != self.own);
         others.map(|it| self.status_of(now, it)).collect()
     }
 
-    fn status_of(&self, now: Time, announcement: &Announcement) -> RouterStatus {
+    fn status_of(&self, now: Time, announcement: &Announcement) -> KnownRouter {
         let router = announcement.origin();
         let finite = |cost: Cost| cost.is_finite().then_some(cost.0);
         let bound = self.bound(&router);
@@ -573,7 +573,7 @@ impl Routing {
         }
         ways.sort_by_key(|way| (way.cost_us.unwrap_or(u32::MAX), way.neighbour));
         let links = announcement.links().iter();
-        RouterStatus {
+        KnownRouter {
             router,
             sequence: announcement.sequence(),
             links: links.map(|link| (link.to, finite(link.cost))).collect(),

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use whimbrel_core::{Guid, KeyPair, PortId, Time};
-use whimbrel_routing::{LinkSample, Message, RouterStatus, Routing, RoutingCounters};
+use whimbrel_routing::{KnownRouter, LinkSample, Message, Routing, RoutingCounters};
 
 use super::{Router, Timer};
 use crate::links::ChunkToSend;
@@ -17,7 +17,7 @@ const MAX_SHOWN: usize = 256;
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct RoutingStatus {
     /// The other routers, 256 at most.
-    pub routers: Vec<RouterStatus>,
+    pub routers: Vec<KnownRouter>,
     /// Counters since the start.
     pub counters: RoutingCounters,
 }
