@@ -269,3 +269,92 @@ fn a_browser_loads_a_page_in_namespaces_only() {
         all_complete(&proxied("tcpicn-page", &page, "netns", table), 1);
     }
 }
+
+/// The study of the name service, as small as it can be.
+const NAMES: &str = r#"
+title = "Names"
+[internet]
+networks = 300
+links = 1000
+detour = 2.0
+link_ms = 1.0
+inside_ms = 4.0
+region = [{ name = "Here", latitude = 50.0, longitude = 10.0, radius_km = 1000.0, share = 1.0 }]
+[placement]
+askers = 20
+names = 20
+copies = [1, 5]
+[demand]
+names = 20
+lookups = 2000
+lookups_per_s = 100.0
+updates_per_lookup = 0.1
+popularity = 0.9
+locality = 0.75
+neighbourhood = 3
+copies = 3
+followed = 64
+known_copies = 3
+[rates]
+names = 50
+versions = 2
+window = 16
+lookups = 500
+single = 50
+primaries = [2]
+watched_updates = 20
+watched_updates_per_s = 100.0
+[failover]
+primaries = 3
+names = 200
+updates_per_s = 200.0
+before_s = 0.5
+after_s = 1.0
+count_after_s = 1.0
+"#;
+
+fn name_study(backend: &str, table: &str) -> (String, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("scenario.toml");
+    fs::write(&file, NAMES).unwrap();
+    let results = folder.path().join("results");
+    let mut command = whimbrel();
+    command.args(["study", "run", "gnrs-scale", "--backend", backend]);
+    command.arg("--scenario").arg(file);
+    let (code, text, err) = finished(command.arg("-o").arg(&results));
+    assert_eq!(code, 0, "{err}");
+    let table = results.join("gnrs-scale").join(backend).join(table);
+    (fs::read_to_string(table).unwrap(), text)
+}
+
+#[test]
+fn names_are_placed_over_networks_and_more_copies_are_nearer() {
+    let (table, text) = name_study("sim", "placement.csv");
+    let of = |copies: &str| -> f64 {
+        let is_it = |row: &&str| {
+            let cells: Vec<&str> = row.rsplit(',').collect();
+            row.contains("the nearest asked first") && cells[4] == copies
+        };
+        let row = table.lines().find(is_it).unwrap();
+        row.rsplit(',').nth(3).unwrap().parse().unwrap()
+    };
+    assert!(of("5.0") < of("1.0"), "{table}");
+    assert!(text.contains("five copies"), "{text}");
+}
+
+#[test]
+fn name_servers_are_measured_with_stores_of_all_kinds() {
+    let mut installed = std::process::Command::new("redis-server");
+    if !lab_available() || installed.arg("--version").output().is_err() {
+        return eprintln!("SKIPPED: it needs namespaces and redis-server");
+    }
+    let (table, text) = name_study("netns", "rates.csv");
+    // Five kinds of requests, of which embedded stores have no cold ones.
+    assert_eq!(table.lines().count(), 1 + 4 + 4 + 5, "{table}");
+    let failed = table.lines().skip(1).map(|row| row.rsplit(',').next());
+    assert!(failed.clone().all(|it| it == Some("0")), "{table}");
+    assert!(
+        text.contains("acknowledged update that is missing"),
+        "{text}"
+    );
+}

@@ -425,7 +425,7 @@ fn a_cluster_that_is_not_for_this_server_is_refused_at_the_start() {
 }
 
 #[test]
-fn a_primary_that_is_cut_off_goes_on_writing_and_nothing_of_that_is_lost() {
+fn a_primary_that_is_cut_off_writes_and_nothing_of_it_is_lost() {
     let cluster = Cluster::apart(3, 1);
     let mut store = open(config(&cluster));
     let name = keys(1).guid();

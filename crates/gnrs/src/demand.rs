@@ -21,16 +21,16 @@ const MUCH_MORE: f64 = 2.0;
 
 /// The logarithm (base 2) of a count as it would be at the beginning of time, in millionths: it stays the
 /// same while the count decays, so that ranks of different times compare.
-type Rank = i64;
+type DemandRank = i64;
 
 /// Counts of look-ups that decay, and the names that deserve a copy. Bounded to four times `most` names.
 #[derive(Debug)]
-pub struct Demand {
+pub struct NameDemand {
     most: usize,
-    ranks: BTreeMap<Guid, Rank>,
+    ranks: BTreeMap<Guid, DemandRank>,
     /// Of names without a copy, and of those with one.
-    others: BTreeSet<(Rank, Guid)>,
-    followed: BTreeSet<(Rank, Guid)>,
+    others: BTreeSet<(DemandRank, Guid)>,
+    followed: BTreeSet<(DemandRank, Guid)>,
 }
 
 /// What a look-up changes.
@@ -42,10 +42,10 @@ pub struct DemandChange {
     pub left: Option<Guid>,
 }
 
-impl Demand {
+impl NameDemand {
     /// Returns an empty account that chooses at most `most` names.
-    pub fn new(most: usize) -> Demand {
-        Demand {
+    pub fn new(most: usize) -> NameDemand {
+        NameDemand {
             most,
             ranks: BTreeMap::new(),
             others: BTreeSet::new(),
@@ -92,7 +92,7 @@ impl Demand {
         change
     }
 
-    fn promote(&mut self, now: Time, rank: Rank, name: Guid) -> DemandChange {
+    fn promote(&mut self, now: Time, rank: DemandRank, name: Guid) -> DemandChange {
         let mut left = None;
         if self.followed.len() >= self.most {
             let Some(least) = self.followed.first().copied() else {
@@ -133,11 +133,11 @@ fn half_lives(now: Time) -> f64 {
     now.as_secs_f64() / HALF_LIFE.as_secs_f64()
 }
 
-fn rank_of(count: f64, now: Time) -> Rank {
-    ((count.log2() + half_lives(now)) * 1e6).round() as Rank
+fn rank_of(count: f64, now: Time) -> DemandRank {
+    ((count.log2() + half_lives(now)) * 1e6).round() as DemandRank
 }
 
-fn count_of(rank: Rank, now: Time) -> f64 {
+fn count_of(rank: DemandRank, now: Time) -> f64 {
     (rank as f64 / 1e6 - half_lives(now)).exp2()
 }
 
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_often_asked_for_gets_a_copy_until_it_is_not() {
-        let mut demand = Demand::new(2);
+        let mut demand = NameDemand::new(2);
         assert!(!demand.note(Time::from_secs(0), name(1)).follow);
         assert!(!demand.note(Time::from_secs(60), name(1)).follow, "1.5");
         assert!(!demand.note(Time::from_secs(61), name(1)).follow, "2.5");
@@ -166,9 +166,9 @@ mod tests {
 
     #[test]
     fn a_name_takes_the_place_of_one_that_is_asked_for_half_as_often() {
-        let mut demand = Demand::new(1);
+        let mut demand = NameDemand::new(1);
         let now = Time::from_secs(1);
-        let ask = |demand: &mut Demand, number: u8, times: usize| -> Vec<DemandChange> {
+        let ask = |demand: &mut NameDemand, number: u8, times: usize| -> Vec<DemandChange> {
             (0..times).map(|_| demand.note(now, name(number))).collect()
         };
         ask(&mut demand, 1, 4);
@@ -186,7 +186,7 @@ mod tests {
             asked in prop::collection::vec((0u8..30, 0u64..20), 1..200),
             most in 1usize..5,
         ) {
-            let mut demand = Demand::new(most);
+            let mut demand = NameDemand::new(most);
             let mut all: Vec<(Time, u8)> = Vec::new();
             let mut now = Time::ZERO;
             let mut copies = BTreeSet::new();

@@ -20,7 +20,7 @@ pub use client::{
     Answer, Failure, LoneResolver, Lookup, NameServerStatus, Rejection, Resolver, ResolverConfig,
     ResolverCounters, ResolverEvent,
 };
-pub use demand::{Demand, DemandChange};
+pub use demand::{DemandChange, NameDemand};
 pub use quota::Quotas;
 pub use record::{
     Address, DecodeError, Kind, MAX_ADDRESSES, MAX_PROVIDER_LIFETIME_MS, Pointer, Record,

@@ -313,7 +313,7 @@ fn a_name_that_is_often_asked_for_elsewhere_is_followed_there() {
 }
 
 #[test]
-fn a_client_that_watches_at_a_server_without_a_copy_hears_what_its_server_follows() {
+fn clients_of_a_server_without_a_copy_hear_what_it_follows() {
     let mut world = World::new(6, 2);
     let name = keys(1).guid();
     world.clients[0].insert(world.now, host(1, 1));

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 use whimbrel_core::{Deadline, Guid, PortEvent, PortId, PortOrigin, Time, Transmit, WallClock};
 
 use crate::client::{Answer, Failure, Lookup, Rejection, Resolver, ResolverEvent};
-use crate::demand::Demand;
+use crate::demand::NameDemand;
 use crate::record::{Record, RecordKey};
 use crate::wire::Code;
 
@@ -103,6 +103,14 @@ struct Repair {
     after: Option<RecordKey>,
 }
 
+/// When a peer is asked, the least first: the one at which the name is followed, then the nearest that
+/// answer, those that have not been heard yet, those that are lost.
+fn turn(is_followed: bool, answers: bool, round_trip: Option<Duration>) -> (bool, bool, Duration) {
+    let is_lost = !answers && round_trip.is_some();
+    let distance = round_trip.unwrap_or(Duration::MAX);
+    (!(is_followed && answers), is_lost, distance)
+}
+
 /// What has come of a question to the peers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct PeerAnswer {
@@ -119,7 +127,7 @@ pub(super) struct PeerServers {
     /// Names that peers are asked for, and those that are asked next.
     asked: BTreeMap<Guid, VecDeque<usize>>,
     told: VecDeque<PeerAnswer>,
-    demand: Demand,
+    demand: NameDemand,
     /// Followed names, each with the peer that it is watched at.
     followed: BTreeMap<Guid, usize>,
     counters: PeerCounters,
@@ -133,7 +141,7 @@ impl PeerServers {
             placement: Placement::default(),
             asked: BTreeMap::new(),
             told: VecDeque::new(),
-            demand: Demand::new(MAX_FOLLOWED),
+            demand: NameDemand::new(MAX_FOLLOWED),
             followed: BTreeMap::new(),
             counters: PeerCounters::default(),
             due: None,
@@ -239,10 +247,8 @@ impl PeerServers {
         let followed_at = self.followed.get(&name).copied();
         holders.sort_by_key(|index| {
             let peer = &self.peers[*index];
-            let is_followed = followed_at == Some(*index) && peer.answers;
-            let distance = peer.resolver.round_trip();
-            let is_lost = !peer.answers && distance.is_some();
-            (!is_followed, is_lost, distance.unwrap_or(Duration::MAX))
+            let is_followed = followed_at == Some(*index);
+            turn(is_followed, peer.answers, peer.resolver.round_trip())
         });
         self.asked.insert(name, holders.into());
         self.ask_next(now, name);
@@ -528,6 +534,19 @@ mod tests {
             held.iter().all(|count| (110..200).contains(count)),
             "{held:?}"
         );
+    }
+
+    #[test]
+    fn the_nearest_peer_that_answers_is_asked_first() {
+        let ms = |it| Some(Duration::from_millis(it));
+        let in_turn = [
+            turn(true, true, ms(90)),
+            turn(false, true, ms(5)),
+            turn(false, true, ms(60)),
+            turn(false, false, None),
+            turn(true, false, ms(1)),
+        ];
+        assert!(in_turn.is_sorted_by(|a, b| a < b), "{in_turn:?}");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The studies that there are.
 
-use super::{Backend, Study, belrp, disconnection, multihoming, ptp, tcpicn, throughput};
+use super::{
+    Backend, Study, belrp, disconnection, multihoming, name_service, ptp, tcpicn, throughput,
+};
 
 /// Papers by their titles, which readers of a page know; keys are for code.
 macro_rules! mftp {
@@ -34,7 +36,7 @@ macro_rules! multihoming {
 }
 
 /// All studies.
-pub const STUDIES: [Study; 22] = [
+pub const STUDIES: [Study; 23] = [
     Study {
         name: "mftp-fig8",
         title: "MFTP and TCP at three round-trip times, with and without 1 % loss on the last hop",
@@ -294,5 +296,17 @@ pub const STUDIES: [Study; 22] = [
         // They wait for most of their time.
         transfers_per_processor: 2,
         run: multihoming::handoff::run,
+    },
+    Study {
+        name: "gnrs-scale",
+        title: "Names at any size: copies over an internet-like topology; name servers at work, embedded and on a cluster",
+        source: "Vu et al., \"DMap: A Shared Hosting Scheme for Dynamic Identifier to Locator Mappings in the Global Internet\" \
+                 (ICDCS 2012), and Sharma et al., \"A Global Name Service for a Highly Mobile Internetwork\" (SIGCOMM 2014)",
+        scenario: include_str!("../../../../studies/gnrs-scale/scenario.toml"),
+        paper: include_str!("../../../../studies/gnrs-scale/paper.toml"),
+        readme: include_str!("../../../../studies/gnrs-scale/README.md"),
+        backends: &Backend::ALL,
+        transfers_per_processor: 1,
+        run: name_service::run,
     },
 ];

@@ -4,6 +4,7 @@
 use core::time::Duration;
 
 use whimbrel_core::{Guid, Time};
+use whimbrel_gnrs::wire::Code;
 use whimbrel_gnrs::{Address, KeyPair, Record, Rejection, Statement, VERSION_BOUND};
 
 /// Lifetime of the record, in milliseconds. It says nothing that changes; a name server that loses it is
@@ -48,17 +49,23 @@ impl OwnRecord {
         {
             self.version = self.version.max(stored);
         }
-        is_own.then_some(now + RETRY)
+        let wait = match why {
+            Rejection::Server {
+                code: Code::Revoked,
+                ..
+            } => RENEWAL,
+            _ => RETRY,
+        };
+        is_own.then_some(now + wait)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use whimbrel_gnrs::wire::Code;
 
     #[test]
-    fn the_record_names_the_router_and_its_versions_rise_though_the_clock_goes_back() {
+    fn the_routers_record_names_it_and_its_versions_rise() {
         let keys = KeyPair::from_secret(&[1; 32]);
         let guid = keys.guid();
         let mut own = OwnRecord::default();
@@ -79,6 +86,10 @@ mod tests {
         assert_eq!(own.note_refused(Time::ZERO, &Guid([9; 32]), why), None);
         let again = own.note_refused(Time::ZERO, &guid, why);
         assert_eq!(again, Some(Time::ZERO + RETRY));
+        let (code, stored) = (Code::Revoked, u64::MAX);
+        let revoked = Rejection::Server { code, stored };
+        let later = own.note_refused(Time::ZERO, &guid, revoked);
+        assert_eq!(later, Some(Time::ZERO + RENEWAL));
         assert!(own.renew(Time::ZERO, 6).unwrap().0.version() > stored);
     }
 }
