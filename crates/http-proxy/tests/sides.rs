@@ -23,8 +23,8 @@ use whimbrel_core::Guid;
 use whimbrel_http_proxy::client::{self, ClientOptions};
 use whimbrel_http_proxy::host::HostLine;
 use whimbrel_http_proxy::origin::OriginRule;
-use whimbrel_http_proxy::plane::{Plane, PlaneOptions};
-use whimbrel_http_proxy::server::{self, Callers, ServerOptions};
+use whimbrel_http_proxy::plane::{PlaneOptions, StreamPlane};
+use whimbrel_http_proxy::server::{self, PermittedCallers, ServerOptions};
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 
 const CLIENT: Guid = Guid([1; 32]);
@@ -117,15 +117,15 @@ async fn start() -> Sides {
         patience: Duration::from_secs(60),
         secret: [9; 32],
     };
-    let (_plane, accepted, driver) = Plane::new((Attachment::Once(None), other), options(true));
+    let (_plane, accepted, driver) = StreamPlane::new(Attachment::Once(None), other, options(true));
     tokio::spawn(driver);
     let origins = OriginRule {
         allowed: vec!["127.0.0.1".parse().unwrap()],
         ..OriginRule::default()
     };
-    let callers = Callers::Listed([CLIENT].into());
+    let callers = PermittedCallers::Listed([CLIENT].into());
     tokio::spawn(server::serve(accepted, ServerOptions { callers, origins }));
-    let (plane, _accepted, driver) = Plane::new((Attachment::Once(None), one), options(false));
+    let (plane, _accepted, driver) = StreamPlane::new(Attachment::Once(None), one, options(false));
     tokio::spawn(driver);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let proxy = listener.local_addr().unwrap();
@@ -372,7 +372,12 @@ async fn a_stale_answer_is_given_while_the_far_side_is_away() {
 async fn a_request_that_its_program_gives_up_is_answered_when_the_link_returns() {
     let sides = start().await;
     let origin = Origin::start(|_, stream| {
-        answer(stream, "200 OK", "Cache-Control: max-age=1000\r\n", b"late")
+        answer(
+            stream,
+            "200 OK",
+            "Cache-Control: max-age=1000\r\n",
+            b"late",
+        )
     });
     sides.wire.is_down.store(true, Ordering::Relaxed);
     let url = origin.url("/later");
@@ -481,7 +486,9 @@ async fn an_answer_that_lies_about_its_length_is_visibly_broken() {
     let origin = Origin::start(|asked, stream| {
         let head = match asked.target.as_str() {
             "/short" => "Cache-Control: max-age=1000\r\nContent-Length: 100\r\n\r\nonly this",
-            "/long" => "Cache-Control: max-age=1000\r\nContent-Length: 4\r\n\r\nthis and more",
+            "/long" => {
+                "Cache-Control: max-age=1000\r\nContent-Length: 4\r\n\r\nthis and more"
+            }
             "/cut" => "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
             "/two" => "Content-Length: 4\r\nContent-Length: 9\r\n\r\nthis and more",
             _ => "Transfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n",
