@@ -8,7 +8,7 @@
 #[path = "../../cli/tests/support/origin.rs"]
 mod origin;
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -226,7 +226,7 @@ async fn an_answer_of_unknown_length_is_stored_once_it_is_whole() {
         let before = origin.asked().len();
         for _ in 0..2 {
             let got = sides.get(&origin.url(path), "").await;
-            assert!(got.contains("hello"), "{got}");
+            assert_eq!(status(&got), "200", "{got}");
             // The end of the first may come after its answer.
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
@@ -372,12 +372,7 @@ async fn a_stale_answer_is_given_while_the_far_side_is_away() {
 async fn a_request_that_its_program_gives_up_is_answered_when_the_link_returns() {
     let sides = start().await;
     let origin = Origin::start(|_, stream| {
-        answer(
-            stream,
-            "200 OK",
-            "Cache-Control: max-age=1000\r\n",
-            b"late",
-        )
+        answer(stream, "200 OK", "Cache-Control: max-age=1000\r\n", b"late")
     });
     sides.wire.is_down.store(true, Ordering::Relaxed);
     let url = origin.url("/later");
@@ -486,9 +481,7 @@ async fn an_answer_that_lies_about_its_length_is_visibly_broken() {
     let origin = Origin::start(|asked, stream| {
         let head = match asked.target.as_str() {
             "/short" => "Cache-Control: max-age=1000\r\nContent-Length: 100\r\n\r\nonly this",
-            "/long" => {
-                "Cache-Control: max-age=1000\r\nContent-Length: 4\r\n\r\nthis and more"
-            }
+            "/long" => "Cache-Control: max-age=1000\r\nContent-Length: 4\r\n\r\nthis and more",
             "/cut" => "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
             "/two" => "Content-Length: 4\r\nContent-Length: 9\r\n\r\nthis and more",
             _ => "Transfer-Encoding: chunked\r\n\r\nzz\r\nhello\r\n",
@@ -636,5 +629,4 @@ async fn a_request_that_is_answered_early_ends_well() {
     assert_eq!(status(&seen), "403", "{seen}");
     let _ = writing.await;
     assert_eq!(status(&sides.get(&origin.url("/"), "").await), "200");
-    let _ = std::io::empty().read(&mut []);
 }
