@@ -6,21 +6,21 @@ use core::time::Duration;
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use whimbrel_core::{Guid, SeededRng, Time};
-use whimbrel_stream::{Endpoint, EndpointOptions, Event, Packet};
+use whimbrel_stream::{StreamEndpoint, StreamEndpointOptions, StreamEvent, StreamPacket};
 
 const PEER: Guid = Guid([1; 32]);
 
 fuzz_target!(|data: &[u8]| {
-    if let Ok(packet) = Packet::decode(&Bytes::copy_from_slice(data)) {
-        assert_eq!(Packet::decode(&packet.encode()), Ok(packet));
+    if let Ok(packet) = StreamPacket::decode(&Bytes::copy_from_slice(data)) {
+        assert_eq!(StreamPacket::decode(&packet.encode()), Ok(packet));
     }
-    let options = EndpointOptions {
+    let options = StreamEndpointOptions {
         accepts: true,
         max_streams: 8,
         patience: Duration::from_secs(60),
         secret: [7; 32],
     };
-    let mut endpoint = Endpoint::new(options, SeededRng::new(1));
+    let mut endpoint = StreamEndpoint::new(options, SeededRng::new(1));
     let Ok(own) = endpoint.open(Time::ZERO, PEER) else {
         return;
     };
@@ -43,7 +43,7 @@ fuzz_target!(|data: &[u8]| {
         endpoint.handle_timeout(now);
         while endpoint.poll_transmit(now).is_some() {}
         while let Some(event) = endpoint.poll_event() {
-            if let Event::Readable(key) | Event::Accepted(key) = event {
+            if let StreamEvent::Readable(key) | StreamEvent::Accepted(key) = event {
                 endpoint.read(key, 1000);
             }
         }

@@ -108,13 +108,20 @@ impl GrowingBody {
     }
 }
 
+/// A body that is here.
+#[derive(Debug)]
+pub struct CollectedBody {
+    pieces: Vec<Bytes>,
+    length: u64,
+}
+
 /// Passes a body of unknown length on, and returns it if it is whole and at most `max` bytes long. It continues without
 /// its reader as long as it may be kept.
 pub async fn pass_and_collect(
     mut body: PipedBody,
     sender: PipedSender,
     max: u64,
-) -> Option<(Vec<Bytes>, u64)> {
+) -> Option<CollectedBody> {
     let (mut pieces, mut length) = (Some(Vec::new()), 0);
     let mut is_read = true;
     while let Some(piece) = body.next().await {
@@ -134,7 +141,10 @@ pub async fn pass_and_collect(
             return None;
         }
     }
-    Some((pieces?, length))
+    Some(CollectedBody {
+        pieces: pieces?,
+        length,
+    })
 }
 
 /// A stored answer.
@@ -222,7 +232,7 @@ fn has_it(asked: &HeaderMap, answer: &HeaderMap) -> bool {
 
 /// What the cache has for a request.
 #[derive(Debug)]
-pub enum Found {
+pub enum CacheFinding {
     /// The answer.
     Fresh(Response<PipedBody>),
     /// An answer that its server must confirm, and the request for that.
@@ -233,13 +243,13 @@ pub enum Found {
 
 /// Stored answers, in memory. The ones that were not used for longest give way.
 #[derive(Debug)]
-pub struct Cache {
+pub struct AnswerCache {
     max: u64,
-    inner: Mutex<Inner>,
+    inner: Mutex<CacheState>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct CacheState {
     by_url: BTreeMap<String, Vec<(u64, Arc<StoredAnswer>)>>,
     /// URLs by the number of the last use of an answer.
     by_use: BTreeMap<u64, String>,
@@ -251,13 +261,13 @@ struct Inner {
 
 /// The only request for a URL at the moment. Dropping it lets others ask.
 #[derive(Debug)]
-pub struct Turn {
-    cache: Arc<Cache>,
+pub struct AskingTurn {
+    cache: Arc<AnswerCache>,
     url: String,
     _waiters: watch::Sender<()>,
 }
 
-impl Drop for Turn {
+impl Drop for AskingTurn {
     fn drop(&mut self) {
         self.cache.lock().asking.remove(&self.url);
     }
@@ -271,16 +281,16 @@ pub fn is_for_cache(request: &Parts) -> bool {
         && !headers.contains_key(header::UPGRADE)
 }
 
-impl Cache {
+impl AnswerCache {
     /// Returns a cache of at most `max` bytes.
-    pub fn new(max: u64) -> Cache {
-        Cache {
+    pub fn new(max: u64) -> AnswerCache {
+        AnswerCache {
             max,
             inner: Mutex::default(),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, CacheState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -290,7 +300,7 @@ impl Cache {
     }
 
     /// Looks for an answer.
-    pub fn find(&self, request: &Parts) -> Found {
+    pub fn find(&self, request: &Parts) -> CacheFinding {
         let (now, url) = (SystemTime::now(), request.uri.to_string());
         let mut inner = self.lock();
         let mut stale = None;
@@ -300,20 +310,24 @@ impl Cache {
                     let (at, answer) = (*at, Arc::clone(answer));
                     inner.note_use(&url, at);
                     drop(inner);
-                    return Found::Fresh(answer.response(&request.headers, parts.headers, "hit"));
+                    return CacheFinding::Fresh(answer.response(
+                        &request.headers,
+                        parts.headers,
+                        "hit",
+                    ));
                 }
                 BeforeRequest::Stale { request, matches } if matches => {
-                    stale = Some(Found::Stale(Arc::clone(answer), Box::new(request)));
+                    stale = Some(CacheFinding::Stale(Arc::clone(answer), Box::new(request)));
                 }
                 BeforeRequest::Stale { .. } => {}
             }
         }
-        stale.unwrap_or(Found::Nothing)
+        stale.unwrap_or(CacheFinding::Nothing)
     }
 
     /// Waits until nobody asks for a URL. Returns the turn to ask for it, or `None` after a wait: then the answer may
     /// be here.
-    pub async fn turn(self: &Arc<Self>, url: &str) -> Option<Turn> {
+    pub async fn turn(self: &Arc<Self>, url: &str) -> Option<AskingTurn> {
         let mut waited = {
             let mut inner = self.lock();
             match inner.asking.get(url) {
@@ -321,7 +335,7 @@ impl Cache {
                 None => {
                     let (waiters, asking) = watch::channel(());
                     inner.asking.insert(url.to_owned(), asking);
-                    return Some(Turn {
+                    return Some(AskingTurn {
                         cache: Arc::clone(self),
                         url: url.to_owned(),
                         _waiters: waiters,
@@ -391,14 +405,14 @@ impl Cache {
         request: &Request<()>,
         answer: http::response::Parts,
         policy: CachePolicy,
-        (pieces, length): (Vec<Bytes>, u64),
+        body: CollectedBody,
     ) {
         let stored = StoredAnswer {
             policy,
             status: answer.status,
             headers: answer.headers,
-            length,
-            body: Arc::new(GrowingBody::whole(pieces)),
+            length: body.length,
+            body: Arc::new(GrowingBody::whole(body.pieces)),
         };
         self.insert(request, Arc::new(stored));
     }
@@ -491,7 +505,7 @@ impl Cache {
     }
 }
 
-impl Inner {
+impl CacheState {
     fn note_use(&mut self, url: &str, at: u64) {
         self.uses += 1;
         let now = self.uses;

@@ -23,12 +23,14 @@ use whimbrel_core::Guid;
 use whimbrel_stream::CutOff;
 
 use crate::body::{BodyError, PipedBody, invalid, piped, read_head, receive, send, stated_length};
-use crate::cache::{Cache, Found, StoredAnswer, Turn, is_for_cache, pass_and_collect};
+use crate::cache::{
+    AnswerCache, AskingTurn, CacheFinding, StoredAnswer, is_for_cache, pass_and_collect,
+};
 use crate::headers::{add_via, is_circling, strip};
 use crate::kept::{KeptRequests, KeptState, PAGE};
 use crate::origin::is_own;
-use crate::plane::{Plane, PlaneReader, PlaneWriter, reason};
-use crate::wire::{Purpose, decode_response, encode_request, encode_tunnel};
+use crate::plane::{PlaneReader, PlaneWriter, StreamPlane, reason};
+use crate::wire::{StreamPurpose, decode_response, encode_request, encode_tunnel};
 
 /// Bound of the connections of programs.
 const MAX_CONNECTIONS: usize = 1024;
@@ -62,9 +64,9 @@ pub struct ClientOptions {
 pub type AnswerBody = BoxBody<Bytes, BodyError>;
 
 struct ClientSide {
-    plane: Plane,
+    plane: StreamPlane,
     options: ClientOptions,
-    cache: Arc<Cache>,
+    cache: Arc<AnswerCache>,
     kept: KeptRequests,
 }
 
@@ -74,7 +76,7 @@ struct Question {
     /// The fields of the asker's own request.
     headers: HeaderMap,
     stale: Option<Arc<StoredAnswer>>,
-    turn: Option<Turn>,
+    turn: Option<AskingTurn>,
     peer: Guid,
 }
 
@@ -95,8 +97,8 @@ fn copy_of_request(request: &Request<()>) -> Request<()> {
 }
 
 /// Serves the programs that connect, for ever.
-pub async fn serve(listener: TcpListener, plane: Plane, options: ClientOptions) -> io::Error {
-    let cache = Arc::new(Cache::new(options.cache));
+pub async fn serve(listener: TcpListener, plane: StreamPlane, options: ClientOptions) -> io::Error {
+    let cache = Arc::new(AnswerCache::new(options.cache));
     let side = Arc::new(ClientSide {
         plane,
         kept: KeptRequests::new(options.keep),
@@ -175,7 +177,7 @@ impl ClientSide {
     async fn exchange(
         self: Arc<Self>,
         request: Request<Incoming>,
-    ) -> Result<Response<AnswerBody>, Refusal> {
+    ) -> Result<Response<AnswerBody>, ProxyRefusal> {
         let (request, peer) = self.prepare(request)?;
         let (parts, body) = request.into_parts();
         if body.is_end_stream() && is_for_cache(&parts) {
@@ -189,7 +191,7 @@ impl ClientSide {
                 let asked = self
                     .ask(peer, &Request::from_parts(parts, ()), &mut body)
                     .await;
-                asked.map_err(|error| Refusal::of_stream(&error, peer))?
+                asked.map_err(|error| ProxyRefusal::of_stream(&error, peer))?
             }
         };
         if changes && !answer.status().is_client_error() && !answer.status().is_server_error() {
@@ -203,11 +205,11 @@ impl ClientSide {
         self: Arc<Self>,
         parts: Parts,
         peer: Guid,
-    ) -> Result<Response<AnswerBody>, Refusal> {
+    ) -> Result<Response<AnswerBody>, ProxyRefusal> {
         let url = parts.uri.to_string();
         let mut found = self.cache.find(&parts);
         let mut turn = None;
-        if !matches!(found, Found::Fresh(_)) {
+        if !matches!(found, CacheFinding::Fresh(_)) {
             // Several that ask for one thing cause one request.
             turn = self.cache.turn(&url).await;
             if turn.is_none() {
@@ -215,9 +217,9 @@ impl ClientSide {
             }
         }
         let (stale, asked) = match found {
-            Found::Fresh(response) => return Ok(response.map(BodyExt::boxed)),
-            Found::Stale(stale, request) => (Some(stale), *request),
-            Found::Nothing => (None, copy_of(&parts)),
+            CacheFinding::Fresh(response) => return Ok(response.map(BodyExt::boxed)),
+            CacheFinding::Stale(stale, request) => (Some(stale), *request),
+            CacheFinding::Nothing => (None, copy_of(&parts)),
         };
         let question = Question {
             request: Request::from_parts(asked, ()),
@@ -241,7 +243,7 @@ impl ClientSide {
             }
         };
         let outcome = outcome.unwrap_or_else(|_| {
-            Err(Refusal::new(
+            Err(ProxyRefusal::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 "the request has failed",
             ))
@@ -262,7 +264,7 @@ impl ClientSide {
     async fn ask_and_store(
         self: Arc<Self>,
         question: Question,
-    ) -> Result<Response<PipedBody>, Refusal> {
+    ) -> Result<Response<PipedBody>, ProxyRefusal> {
         let Question {
             request,
             headers,
@@ -315,7 +317,7 @@ impl ClientSide {
         &self,
         peer: Guid,
         request: &Request<()>,
-    ) -> Result<Response<PipedBody>, Refusal> {
+    ) -> Result<Response<PipedBody>, ProxyRefusal> {
         let number = self.kept.begin(Instant::now(), &request.uri().to_string());
         loop {
             let outcome = self.ask_again(peer, copy_of_request(request)).await;
@@ -344,7 +346,7 @@ impl ClientSide {
         &self,
         peer: Guid,
         head: Request<()>,
-    ) -> Result<Response<PipedBody>, Refusal> {
+    ) -> Result<Response<PipedBody>, ProxyRefusal> {
         let mut attempts = 1;
         loop {
             let body = Empty::<Bytes>::new().map_err(|never| match never {});
@@ -354,7 +356,7 @@ impl ClientSide {
                 Err(error) => {
                     let is_lost = reason(&error) == Some(CutOff::Unknown);
                     if !is_lost || !head.method().is_idempotent() || attempts >= MAX_ATTEMPTS {
-                        return Err(Refusal::of_stream(&error, peer));
+                        return Err(ProxyRefusal::of_stream(&error, peer));
                     }
                     attempts += 1;
                 }
@@ -375,7 +377,7 @@ impl ClientSide {
     {
         let stream = self.plane.open(peer).map_err(io::Error::other)?;
         let (mut reader, mut writer) = stream.split();
-        writer.queue(Bytes::copy_from_slice(&[Purpose::Exchange.code()]));
+        writer.queue(Bytes::copy_from_slice(&[StreamPurpose::Exchange.code()]));
         writer.queue(encode_request(head).map_err(invalid)?);
         let answer = {
             let sending = async {
@@ -409,12 +411,15 @@ impl ClientSide {
     }
 
     /// Checks a program's request; returns it with an absolute target, and the host that answers it.
-    fn prepare(&self, request: Request<Incoming>) -> Result<(Request<Incoming>, Guid), Refusal> {
+    fn prepare(
+        &self,
+        request: Request<Incoming>,
+    ) -> Result<(Request<Incoming>, Guid), ProxyRefusal> {
         let (mut parts, body) = request.into_parts();
         let target = match parts.uri.scheme() {
             Some(scheme) if *scheme == Scheme::HTTP => parts.uri.clone(),
             Some(_) => {
-                return Err(Refusal::bad(
+                return Err(ProxyRefusal::bad(
                     "only http:// can be asked of a proxy; https:// needs CONNECT",
                 ));
             }
@@ -422,15 +427,15 @@ impl ClientSide {
         };
         let authority = target
             .authority()
-            .ok_or_else(|| Refusal::bad("the request names no server"))?;
+            .ok_or_else(|| ProxyRefusal::bad("the request names no server"))?;
         if authority.as_str().contains('@') {
-            return Err(Refusal::bad("a target must not contain a user"));
+            return Err(ProxyRefusal::bad("a target must not contain a user"));
         }
         let host = HeaderValue::from_str(authority.as_str());
         let peer = self.peer_of(authority.host())?;
         let headers = &mut parts.headers;
         if is_circling(headers) {
-            return Err(Refusal::new(
+            return Err(ProxyRefusal::new(
                 StatusCode::LOOP_DETECTED,
                 "the request goes round in a circle",
             ));
@@ -438,7 +443,7 @@ impl ClientSide {
         // The target decides, whatever the field says (RFC 9112 section 3.2.2).
         headers.insert(
             header::HOST,
-            host.map_err(|_| Refusal::bad("the server's name is not valid"))?,
+            host.map_err(|_| ProxyRefusal::bad("the server's name is not valid"))?,
         );
         strip(headers);
         add_via(headers);
@@ -447,10 +452,10 @@ impl ClientSide {
     }
 
     /// Returns the host that asks the server of this name.
-    fn peer_of(&self, host: &str) -> Result<Guid, Refusal> {
+    fn peer_of(&self, host: &str) -> Result<Guid, ProxyRefusal> {
         if !is_own(host) {
             return self.options.server.ok_or_else(|| {
-                Refusal::new(
+                ProxyRefusal::new(
                     StatusCode::FORBIDDEN,
                     "this proxy reaches NAME.whimbrel only; name a server side with `--to`",
                 )
@@ -462,21 +467,24 @@ impl ClientSide {
             let text = format!(
                 "no host is known as `{name}`: neither an alias of the directory nor 64 hexadecimal digits (with a dot anywhere)"
             );
-            Refusal::new(StatusCode::NOT_FOUND, &text)
+            ProxyRefusal::new(StatusCode::NOT_FOUND, &text)
         })
     }
 
-    async fn tunnel(&self, request: Request<Incoming>) -> Result<Response<AnswerBody>, Refusal> {
+    async fn tunnel(
+        &self,
+        request: Request<Incoming>,
+    ) -> Result<Response<AnswerBody>, ProxyRefusal> {
         let authority = request.uri().authority();
-        let authority = authority.ok_or_else(|| Refusal::bad("CONNECT names no server"))?;
+        let authority = authority.ok_or_else(|| ProxyRefusal::bad("CONNECT names no server"))?;
         if authority.port_u16().is_none() || authority.as_str().contains('@') {
-            return Err(Refusal::bad("CONNECT needs HOST:PORT"));
+            return Err(ProxyRefusal::bad("CONNECT needs HOST:PORT"));
         }
         let peer = self.peer_of(authority.host())?;
         let opened = self.open_tunnel(peer, authority.as_str()).await;
         let (reader, writer) = opened.map_err(|error| match error {
-            TunnelError::Refused(status, why) => Refusal::new(status, &why),
-            TunnelError::Stream(error) => Refusal::of_stream(&error, peer),
+            TunnelError::Refused(status, why) => ProxyRefusal::new(status, &why),
+            TunnelError::Stream(error) => ProxyRefusal::of_stream(&error, peer),
         })?;
         tokio::spawn(async move {
             let Ok(program) = hyper::upgrade::on(request).await else {
@@ -501,7 +509,7 @@ impl ClientSide {
     ) -> Result<(PlaneReader, PlaneWriter), TunnelError> {
         let stream = self.plane.open(peer).map_err(io::Error::other)?;
         let (mut reader, mut writer) = stream.split();
-        writer.queue(Bytes::copy_from_slice(&[Purpose::Tunnel.code()]));
+        writer.queue(Bytes::copy_from_slice(&[StreamPurpose::Tunnel.code()]));
         writer.queue(encode_tunnel(authority).map_err(invalid)?);
         writer.send().await?;
         let status = reader.read_u16().await?;
@@ -540,20 +548,20 @@ async fn end(mut reader: PlaneReader, mut writer: PlaneWriter, is_whole: bool) {
 }
 
 /// Returns the target of a request that was sent to this proxy as to a server.
-fn own_target(parts: &http::request::Parts) -> Result<Uri, Refusal> {
+fn own_target(parts: &http::request::Parts) -> Result<Uri, ProxyRefusal> {
     let help = "this is a proxy: set http://ADDRESS:PORT as the proxy of your program (http_proxy, https_proxy)";
     let host = parts
         .headers
         .get(header::HOST)
         .and_then(|host| host.to_str().ok());
-    let host = host.ok_or_else(|| Refusal::bad(help))?;
+    let host = host.ok_or_else(|| ProxyRefusal::bad(help))?;
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
     if !is_own(name) {
-        return Err(Refusal::bad(help));
+        return Err(ProxyRefusal::bad(help));
     }
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
     let target = format!("http://{name}{path}").parse();
-    target.map_err(|_| Refusal::bad("the target is not valid"))
+    target.map_err(|_| ProxyRefusal::bad("the target is not valid"))
 }
 
 /// Returns the host that a request to this proxy as to a server names.
@@ -574,30 +582,30 @@ pub fn text(bytes: Bytes) -> AnswerBody {
 
 /// Why a request gets no answer of a server.
 #[derive(Debug)]
-struct Refusal {
+struct ProxyRefusal {
     status: StatusCode,
     why: String,
 }
 
-impl Refusal {
-    fn new(status: StatusCode, why: &str) -> Refusal {
+impl ProxyRefusal {
+    fn new(status: StatusCode, why: &str) -> ProxyRefusal {
         let why = why.to_owned();
-        Refusal { status, why }
+        ProxyRefusal { status, why }
     }
 
-    fn bad(why: &str) -> Refusal {
-        Refusal::new(StatusCode::BAD_REQUEST, why)
+    fn bad(why: &str) -> ProxyRefusal {
+        ProxyRefusal::new(StatusCode::BAD_REQUEST, why)
     }
 
     /// Explains a stream that has failed.
-    fn of_stream(error: &io::Error, peer: Guid) -> Refusal {
+    fn of_stream(error: &io::Error, peer: Guid) -> ProxyRefusal {
         let status = match reason(error) {
             Some(CutOff::NotPermitted) => StatusCode::FORBIDDEN,
             Some(CutOff::Full) => StatusCode::SERVICE_UNAVAILABLE,
             Some(CutOff::Silent) => StatusCode::GATEWAY_TIMEOUT,
             _ => StatusCode::BAD_GATEWAY,
         };
-        Refusal {
+        ProxyRefusal {
             status,
             why: format!("no answer of the server side {peer}: {error}"),
         }

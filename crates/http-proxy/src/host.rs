@@ -61,7 +61,7 @@ impl HostLine {
                 .await
                 .unwrap_or(Err(LocalError::Closed))?;
             if let LocalEvent::Status { json, .. } = event {
-                let report: HostReport = serde_json::from_str(&json)
+                let report: HostNameReport = serde_json::from_str(&json)
                     .map_err(|fault| LocalError::Protocol(fault.to_string()))?;
                 return Ok(report.guid);
             }
@@ -71,7 +71,7 @@ impl HostLine {
 
 /// What of a host's report is read here.
 #[derive(serde::Deserialize)]
-struct HostReport {
+struct HostNameReport {
     guid: Guid,
 }
 

@@ -39,11 +39,11 @@ struct KeptRequest {
 pub struct KeptRequests {
     /// How long a request is kept.
     patience: Duration,
-    inner: Mutex<Inner>,
+    inner: Mutex<KeptList>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct KeptList {
     next: u64,
     requests: BTreeMap<u64, KeptRequest>,
 }
@@ -57,7 +57,7 @@ impl KeptRequests {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, KeptList> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -8,10 +8,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::Uri;
+use http_body_util::{Either, Empty};
+use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioIo;
 use ipnet::IpNet;
 use tokio::net::TcpStream;
+
+use crate::body::PipedBody;
 
 /// How long one address of a server may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(15);
@@ -67,7 +72,7 @@ pub struct OriginRule {
 
 /// Why a server is not reached.
 #[derive(Debug, thiserror::Error)]
-pub enum OriginError {
+pub enum UnreachedServer {
     /// The rule forbids it.
     #[error(
         "{0} is not a server that this proxy may ask; its operator can permit it with `--allow`"
@@ -86,7 +91,7 @@ pub enum OriginError {
 
 impl OriginRule {
     /// Connects to a server.
-    pub async fn connect(&self, host: &str, port: u16) -> Result<TcpStream, OriginError> {
+    pub async fn connect(&self, host: &str, port: u16) -> Result<TcpStream, UnreachedServer> {
         let (host, port) = match &self.published {
             Some(published) if is_own(host) => split(published, 80)?,
             _ => (host.to_owned(), port),
@@ -96,13 +101,13 @@ impl OriginRule {
         });
         let is_named = is_own || self.allows_name(&host);
         if !is_named && !self.public && self.networks().next().is_none() {
-            return Err(OriginError::Forbidden(host));
+            return Err(UnreachedServer::Forbidden(host));
         }
         let addresses = resolve(&host, port).await?;
         let permitted = |address: &SocketAddr| is_named || self.allows_address(address.ip());
         let mut addresses = addresses.into_iter().filter(permitted).peekable();
         if addresses.peek().is_none() {
-            return Err(OriginError::Forbidden(host));
+            return Err(UnreachedServer::Forbidden(host));
         }
         let mut last = io::Error::from(io::ErrorKind::TimedOut);
         for address in addresses.take(MAX_TRIED) {
@@ -116,7 +121,7 @@ impl OriginRule {
                 Err(_) => last = io::ErrorKind::TimedOut.into(),
             }
         }
-        Err(OriginError::NotReached(format!("{host}:{port}"), last))
+        Err(UnreachedServer::NotReached(format!("{host}:{port}"), last))
     }
 
     fn allows_name(&self, host: &str) -> bool {
@@ -148,7 +153,7 @@ pub fn is_own(host: &str) -> bool {
     host.ends_with(".whimbrel")
 }
 
-async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, OriginError> {
+async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, UnreachedServer> {
     let literal = host.trim_start_matches('[').trim_end_matches(']');
     if let Ok(address) = literal.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
@@ -156,14 +161,15 @@ async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, OriginError> 
     let found = tokio::net::lookup_host((host, port)).await;
     let found: Vec<SocketAddr> = found.map(Iterator::collect).unwrap_or_default();
     match found.is_empty() {
-        true => Err(OriginError::NoAddress(host.to_owned())),
+        true => Err(UnreachedServer::NoAddress(host.to_owned())),
         false => Ok(found),
     }
 }
 
 /// Divides `host:port`.
-pub fn split(authority: &str, default_port: u16) -> Result<(String, u16), OriginError> {
-    let authority: http::uri::Authority = authority.parse().map_err(|_| OriginError::NoServer)?;
+pub fn split(authority: &str, default_port: u16) -> Result<(String, u16), UnreachedServer> {
+    let authority: http::uri::Authority =
+        authority.parse().map_err(|_| UnreachedServer::NoServer)?;
     let port = authority.port_u16().unwrap_or(default_port);
     Ok((authority.host().to_owned(), port))
 }
@@ -218,21 +224,32 @@ pub struct OriginConnector(pub Arc<OriginRule>);
 
 impl tower_service::Service<Uri> for OriginConnector {
     type Response = TokioIo<TcpStream>;
-    type Error = OriginError;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, OriginError>> + Send>>;
+    type Error = UnreachedServer;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, UnreachedServer>> + Send>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), OriginError>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), UnreachedServer>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, target: Uri) -> Self::Future {
         let rule = Arc::clone(&self.0);
         Box::pin(async move {
-            let host = target.host().ok_or(OriginError::NoServer)?;
+            let host = target.host().ok_or(UnreachedServer::NoServer)?;
             let port = target.port_u16().unwrap_or(80);
             rule.connect(host, port).await.map(TokioIo::new)
         })
     }
+}
+
+/// A body of a request to a server.
+pub type RequestBody = Either<Empty<Bytes>, PipedBody>;
+
+/// Asks the servers of the web.
+pub type OriginClient = Client<OriginConnector, RequestBody>;
+
+/// Returns the body of a request that has none.
+pub fn no_body() -> RequestBody {
+    Either::Left(Empty::new())
 }
 
 #[cfg(test)]

@@ -15,8 +15,10 @@ use tokio::time::Instant;
 use whimbrel_client::{Attachment, LocalError};
 use whimbrel_core::{Guid, SeededRng, Time};
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
-use whimbrel_stream::endpoint::Read;
-use whimbrel_stream::{CutOff, Endpoint, EndpointOptions, Event, OpenError, StreamKey};
+use whimbrel_stream::endpoint::StreamRead;
+use whimbrel_stream::{
+    CutOff, OpenStreamError, StreamEndpoint, StreamEndpointOptions, StreamEvent, StreamKey,
+};
 
 use crate::host::HostLine;
 
@@ -42,41 +44,41 @@ pub struct PlaneOptions {
 
 /// Opens streams.
 #[derive(Clone, Debug)]
-pub struct Plane(Arc<Shared>);
+pub struct StreamPlane(Arc<PlaneShared>);
 
 #[derive(Debug)]
-struct Shared {
-    inner: Mutex<Inner>,
+struct PlaneShared {
+    inner: Mutex<PlaneState>,
     /// There may be something to send.
     changed: Notify,
     start: Instant,
 }
 
 #[derive(Debug)]
-struct Inner {
-    endpoint: Endpoint,
-    slots: BTreeMap<StreamKey, Slot>,
+struct PlaneState {
+    endpoint: StreamEndpoint,
+    slots: BTreeMap<StreamKey, StreamSlot>,
     /// The host has gone.
     is_over: bool,
 }
 
 /// What a stream's handle waits for, and how the stream ended.
 #[derive(Debug, Default)]
-struct Slot {
+struct StreamSlot {
     reader: Option<Waker>,
     writer: Option<Waker>,
     cut: Option<CutOff>,
 }
 
-impl Slot {
+impl StreamSlot {
     fn wake(&mut self) {
         self.reader.take().map(Waker::wake);
         self.writer.take().map(Waker::wake);
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+impl PlaneShared {
+    fn lock(&self) -> MutexGuard<'_, PlaneState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -88,25 +90,30 @@ impl Shared {
 /// A stream that a caller has opened.
 pub type Accepted = mpsc::UnboundedReceiver<PlaneStream>;
 
-impl Plane {
+impl StreamPlane {
     /// Returns the plane, the streams that others open, and the future that runs both until the host has gone for
     /// good. A daemon that is started again is attached to again; streams continue.
     pub fn new(
-        (attachment, line): (Attachment, HostLine),
+        attachment: Attachment,
+        line: HostLine,
         options: PlaneOptions,
-    ) -> (Plane, Accepted, impl Future<Output = LocalError> + Send) {
+    ) -> (
+        StreamPlane,
+        Accepted,
+        impl Future<Output = LocalError> + Send,
+    ) {
         let mut seed = [0; 8];
         seed.copy_from_slice(&options.secret[..8]);
-        let endpoint = EndpointOptions {
+        let endpoint = StreamEndpointOptions {
             accepts: options.accepts,
             max_streams: options.max_streams,
             patience: options.patience,
             secret: options.secret,
         };
         let rng = SeededRng::stream(u64::from_le_bytes(seed), "streams");
-        let shared = Arc::new(Shared {
-            inner: Mutex::new(Inner {
-                endpoint: Endpoint::new(endpoint, rng),
+        let shared = Arc::new(PlaneShared {
+            inner: Mutex::new(PlaneState {
+                endpoint: StreamEndpoint::new(endpoint, rng),
                 slots: BTreeMap::new(),
                 is_over: false,
             }),
@@ -121,14 +128,14 @@ impl Plane {
             channel: options.channel,
             accepted,
         };
-        (Plane(shared), streams, driver.run())
+        (StreamPlane(shared), streams, driver.run())
     }
 
     /// Opens a stream. Nothing is sent before something is written.
-    pub fn open(&self, peer: Guid) -> Result<PlaneStream, OpenError> {
+    pub fn open(&self, peer: Guid) -> Result<PlaneStream, OpenStreamError> {
         let mut inner = self.0.lock();
         let key = inner.endpoint.open(self.0.now(), peer)?;
-        inner.slots.insert(key, Slot::default());
+        inner.slots.insert(key, StreamSlot::default());
         Ok(PlaneStream {
             shared: Arc::clone(&self.0),
             key,
@@ -143,7 +150,7 @@ impl Plane {
 
 /// Moves messages between the host and the endpoint.
 struct Driver {
-    shared: Arc<Shared>,
+    shared: Arc<PlaneShared>,
     attachment: Attachment,
     line: HostLine,
     channel: u32,
@@ -174,7 +181,7 @@ impl Driver {
         }
         let mut inner = self.shared.lock();
         inner.is_over = true;
-        inner.slots.values_mut().for_each(Slot::wake);
+        inner.slots.values_mut().for_each(StreamSlot::wake);
         drop(inner);
         error
     }
@@ -239,8 +246,8 @@ impl Driver {
         inner.endpoint.handle_timeout(now);
         while let Some(event) = inner.endpoint.poll_event() {
             match event {
-                Event::Accepted(key) => {
-                    inner.slots.insert(key, Slot::default());
+                StreamEvent::Accepted(key) => {
+                    inner.slots.insert(key, StreamSlot::default());
                     let stream = PlaneStream {
                         shared: Arc::clone(&self.shared),
                         key,
@@ -252,15 +259,15 @@ impl Driver {
                         core::mem::forget(unwanted);
                     }
                 }
-                Event::Readable(key) => {
+                StreamEvent::Readable(key) => {
                     let slot = inner.slots.get_mut(&key);
                     slot.and_then(|slot| slot.reader.take()).map(Waker::wake);
                 }
-                Event::Writable(key) => {
+                StreamEvent::Writable(key) => {
                     let slot = inner.slots.get_mut(&key);
                     slot.and_then(|slot| slot.writer.take()).map(Waker::wake);
                 }
-                Event::Cut(key, why) => {
+                StreamEvent::Cut(key, why) => {
                     if let Some(slot) = inner.slots.get_mut(&key) {
                         slot.cut = Some(why);
                         slot.wake();
@@ -284,7 +291,7 @@ impl Driver {
 /// One stream. Dropping it cuts it off, unless both sides have finished.
 #[derive(Debug)]
 pub struct PlaneStream {
-    shared: Arc<Shared>,
+    shared: Arc<PlaneShared>,
     key: StreamKey,
 }
 
@@ -301,7 +308,7 @@ impl PlaneStream {
     }
 
     /// Waits until the stream is cut off. Nothing may be read meanwhile.
-    pub async fn is_cut(&self) {
+    pub async fn until_cut(&self) {
         poll_fn(|context| {
             let mut inner = self.shared.lock();
             let is_over = inner.is_over;
@@ -329,15 +336,15 @@ impl PlaneStream {
     fn poll_bytes(&self, context: &mut Context<'_>, max: usize) -> Poll<io::Result<Bytes>> {
         let mut inner = self.shared.lock();
         match inner.endpoint.read(self.key, max) {
-            Read::Bytes(bytes) => {
+            StreamRead::Bytes(bytes) => {
                 drop(inner);
                 self.shared.changed.notify_one();
                 Poll::Ready(Ok(bytes))
             }
-            Read::End => Poll::Ready(Ok(Bytes::new())),
-            Read::Gone => Poll::Ready(Err(gone(&inner, self.key))),
-            Read::Later if inner.is_over => Poll::Ready(Err(gone(&inner, self.key))),
-            Read::Later => {
+            StreamRead::End => Poll::Ready(Ok(Bytes::new())),
+            StreamRead::Gone => Poll::Ready(Err(gone(&inner, self.key))),
+            StreamRead::Later if inner.is_over => Poll::Ready(Err(gone(&inner, self.key))),
+            StreamRead::Later => {
                 if let Some(slot) = inner.slots.get_mut(&self.key) {
                     slot.reader = Some(context.waker().clone());
                 }
@@ -434,7 +441,7 @@ impl PlaneWriter {
     }
 }
 
-fn gone(inner: &Inner, key: StreamKey) -> io::Error {
+fn gone(inner: &PlaneState, key: StreamKey) -> io::Error {
     let cut = inner.slots.get(&key).and_then(|slot| slot.cut);
     match cut {
         Some(why) => io::Error::new(io::ErrorKind::ConnectionAborted, why),

@@ -9,7 +9,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
 use crate::body::{BodyError, PipedSender, stated_length};
-use crate::server::{OriginClient, no_body};
+use crate::origin::{OriginClient, no_body};
 
 /// How often the rest is asked for.
 const MAX_ATTEMPTS: u32 = 8;

@@ -11,7 +11,7 @@ use whimbrel_core::Guid;
 
 use crate::client::ClientOptions;
 use crate::host::HostLine;
-use crate::plane::{Accepted, Plane, PlaneOptions};
+use crate::plane::{Accepted, PlaneOptions, StreamPlane};
 use crate::server::ServerOptions;
 use crate::{CHANNEL, client, server};
 
@@ -80,7 +80,7 @@ pub fn run_server(
 fn run(
     common: Common<'_>,
     accepts: bool,
-    side: impl AsyncFnOnce(Guid, Plane, Accepted) -> Result<(), ProxyError>,
+    side: impl AsyncFnOnce(Guid, StreamPlane, Accepted) -> Result<(), ProxyError>,
 ) -> Result<(), ProxyError> {
     let mut attachment = common.attachment;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -105,7 +105,7 @@ fn run(
             patience: common.patience,
             secret: common.secret,
         };
-        let (plane, accepted, driver) = Plane::new((attachment, line), options);
+        let (plane, accepted, driver) = StreamPlane::new(attachment, line, options);
         let driver = tokio::spawn(driver);
         tokio::select! {
             error = driver => Err(error.map_or(LocalError::Closed, |error| error).into()),

@@ -8,19 +8,23 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{Request, Response, StatusCode, Uri};
-use http_body_util::{BodyExt, Either, Empty};
+use http_body_util::{BodyExt, Either};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::io::AsyncReadExt;
 use whimbrel_core::Guid;
 use whimbrel_stream::CutOff;
 
-use crate::body::{PipedBody, invalid, piped, read_frame, read_head, receive, send, stated_length};
+use crate::body::{invalid, piped, read_frame, read_head, receive, send, stated_length};
 use crate::headers::{add_via, is_circling, strip};
-use crate::origin::{OriginConnector, OriginError, OriginRule, is_own, split};
+use crate::origin::{
+    OriginClient, OriginConnector, OriginRule, UnreachedServer, is_own, no_body, split,
+};
 use crate::plane::{Accepted, PlaneReader, PlaneStream, PlaneWriter};
 use crate::resuming::Resumption;
-use crate::wire::{BodyFrame, Purpose, decode_request, encode_response, encode_tunnel_answer};
+use crate::wire::{
+    BodyFrame, StreamPurpose, decode_request, encode_response, encode_tunnel_answer,
+};
 
 /// How long a caller may take to say what it wants.
 const FIRST_WORD: Duration = Duration::from_secs(120);
@@ -29,18 +33,18 @@ const IDLE: Duration = Duration::from_secs(60);
 
 /// Who may use a server side.
 #[derive(Clone, Debug)]
-pub enum Callers {
+pub enum PermittedCallers {
     /// Anybody.
     Anyone,
     /// These hosts.
     Listed(BTreeSet<Guid>),
 }
 
-impl Callers {
+impl PermittedCallers {
     fn permits(&self, name: &Guid) -> bool {
         match self {
-            Callers::Anyone => true,
-            Callers::Listed(names) => names.contains(name),
+            PermittedCallers::Anyone => true,
+            PermittedCallers::Listed(names) => names.contains(name),
         }
     }
 }
@@ -49,24 +53,14 @@ impl Callers {
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Who may use it.
-    pub callers: Callers,
+    pub callers: PermittedCallers,
     /// Which servers it asks.
     pub origins: OriginRule,
 }
 
-type RequestBody = Either<Empty<Bytes>, PipedBody>;
-
-/// Asks the servers of the web.
-pub type OriginClient = Client<OriginConnector, RequestBody>;
-
-/// Returns the body of a request that has none.
-pub fn no_body() -> RequestBody {
-    Either::Left(Empty::new())
-}
-
 #[derive(Debug)]
 struct ServerSide {
-    callers: Callers,
+    callers: PermittedCallers,
     rule: Arc<OriginRule>,
     client: OriginClient,
 }
@@ -105,14 +99,14 @@ impl ServerSide {
     async fn answer(&self, stream: PlaneStream) -> io::Result<()> {
         let (mut reader, writer) = stream.split();
         let first = tokio::time::timeout(FIRST_WORD, reader.read_u8());
-        match Purpose::from_code(first.await.map_err(io::Error::from)??) {
-            Some(Purpose::Exchange) => {
+        match StreamPurpose::from_code(first.await.map_err(io::Error::from)??) {
+            Some(StreamPurpose::Exchange) => {
                 let mut writer = writer;
                 self.exchange(&mut reader, &mut writer).await?;
                 writer.finish();
                 drained(&mut reader).await
             }
-            Some(Purpose::Tunnel) => self.tunnel(reader, writer).await,
+            Some(StreamPurpose::Tunnel) => self.tunnel(reader, writer).await,
             None => {
                 reader.stream().cut(CutOff::Ended);
                 Ok(())
@@ -151,7 +145,7 @@ impl ServerSide {
                 }
                 receive(reader, &sender).await?;
             }
-            reader.stream().is_cut().await;
+            reader.stream().until_cut().await;
             Err::<(), io::Error>(io::ErrorKind::ConnectionAborted.into())
         };
         let pass_on = async {
@@ -247,13 +241,13 @@ impl ServerSide {
             Err(error) => {
                 let (status, why) = (status_of(&error), error.to_string());
                 tracing::debug!(%target, %error, "no tunnel");
-                writer.queue(encode_tunnel_answer(Some((status, &why))));
+                writer.queue(encode_tunnel_answer(status, &why));
                 writer.send().await?;
                 writer.finish();
                 return drained(&mut reader).await;
             }
         };
-        writer.queue(encode_tunnel_answer(None));
+        writer.queue(encode_tunnel_answer(StatusCode::OK, ""));
         writer.send().await?;
         let mut stream = tokio::io::join(reader, writer);
         tokio::io::copy_bidirectional_with_sizes(&mut stream, &mut server, 64 << 10, 64 << 10)
@@ -282,11 +276,11 @@ async fn refuse(writer: &mut PlaneWriter, status: StatusCode, why: &str) -> io::
     send(writer, body.map_err(|never| match never {})).await
 }
 
-fn status_of(error: &OriginError) -> StatusCode {
+fn status_of(error: &UnreachedServer) -> StatusCode {
     match error {
-        OriginError::Forbidden(_) => StatusCode::FORBIDDEN,
-        OriginError::NoAddress(_) | OriginError::NotReached(..) => StatusCode::BAD_GATEWAY,
-        OriginError::NoServer => StatusCode::BAD_REQUEST,
+        UnreachedServer::Forbidden(_) => StatusCode::FORBIDDEN,
+        UnreachedServer::NoAddress(_) | UnreachedServer::NotReached(..) => StatusCode::BAD_GATEWAY,
+        UnreachedServer::NoServer => StatusCode::BAD_REQUEST,
     }
 }
 
@@ -295,7 +289,7 @@ fn explain(error: &hyper_util::client::legacy::Error) -> (StatusCode, String) {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     let mut text = error.to_string();
     while let Some(one) = cause {
-        if let Some(origin) = one.downcast_ref::<OriginError>() {
+        if let Some(origin) = one.downcast_ref::<UnreachedServer>() {
             return (status_of(origin), origin.to_string());
         }
         text = one.to_string();

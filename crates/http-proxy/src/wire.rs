@@ -15,27 +15,27 @@ pub const MAX_REASON: usize = 255;
 
 /// What a stream is for: its first byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Purpose {
+pub enum StreamPurpose {
     /// One request and its answer.
     Exchange,
     /// Bytes to and from a server.
     Tunnel,
 }
 
-impl Purpose {
+impl StreamPurpose {
     /// Returns the byte.
     pub fn code(self) -> u8 {
         match self {
-            Purpose::Exchange => 1,
-            Purpose::Tunnel => 2,
+            StreamPurpose::Exchange => 1,
+            StreamPurpose::Tunnel => 2,
         }
     }
 
     /// Reads the byte.
-    pub fn from_code(code: u8) -> Option<Purpose> {
+    pub fn from_code(code: u8) -> Option<StreamPurpose> {
         match code {
-            1 => Some(Purpose::Exchange),
-            2 => Some(Purpose::Tunnel),
+            1 => Some(StreamPurpose::Exchange),
+            2 => Some(StreamPurpose::Tunnel),
             _ => None,
         }
     }
@@ -188,10 +188,9 @@ pub fn encode_tunnel(authority: &str) -> Result<Bytes, WireFault> {
     Ok(out.freeze())
 }
 
-/// Encodes the answer to it: nothing if the server is connected, or why not.
-pub fn encode_tunnel_answer(failure: Option<(StatusCode, &str)>) -> Bytes {
+/// Encodes the answer to it: status 200 if the server is connected, or why not.
+pub fn encode_tunnel_answer(status: StatusCode, reason: &str) -> Bytes {
     let mut out = BytesMut::new();
-    let (status, reason) = failure.unwrap_or((StatusCode::OK, ""));
     out.put_u16(status.as_u16());
     let end = reason.floor_char_boundary(MAX_REASON);
     out.put_u8(end as u8);

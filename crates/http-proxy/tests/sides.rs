@@ -8,7 +8,7 @@
 #[path = "../../cli/tests/support/origin.rs"]
 mod origin;
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,8 +23,8 @@ use whimbrel_core::Guid;
 use whimbrel_http_proxy::client::{self, ClientOptions};
 use whimbrel_http_proxy::host::HostLine;
 use whimbrel_http_proxy::origin::OriginRule;
-use whimbrel_http_proxy::plane::{Plane, PlaneOptions};
-use whimbrel_http_proxy::server::{self, Callers, ServerOptions};
+use whimbrel_http_proxy::plane::{PlaneOptions, StreamPlane};
+use whimbrel_http_proxy::server::{self, PermittedCallers, ServerOptions};
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 
 const CLIENT: Guid = Guid([1; 32]);
@@ -117,15 +117,15 @@ async fn start() -> Sides {
         patience: Duration::from_secs(60),
         secret: [9; 32],
     };
-    let (_plane, accepted, driver) = Plane::new((Attachment::Once(None), other), options(true));
+    let (_plane, accepted, driver) = StreamPlane::new(Attachment::Once(None), other, options(true));
     tokio::spawn(driver);
     let origins = OriginRule {
         allowed: vec!["127.0.0.1".parse().unwrap()],
         ..OriginRule::default()
     };
-    let callers = Callers::Listed([CLIENT].into());
+    let callers = PermittedCallers::Listed([CLIENT].into());
     tokio::spawn(server::serve(accepted, ServerOptions { callers, origins }));
-    let (plane, _accepted, driver) = Plane::new((Attachment::Once(None), one), options(false));
+    let (plane, _accepted, driver) = StreamPlane::new(Attachment::Once(None), one, options(false));
     tokio::spawn(driver);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let proxy = listener.local_addr().unwrap();
@@ -226,7 +226,7 @@ async fn an_answer_of_unknown_length_is_stored_once_it_is_whole() {
         let before = origin.asked().len();
         for _ in 0..2 {
             let got = sides.get(&origin.url(path), "").await;
-            assert!(got.contains("hello"), "{got}");
+            assert_eq!(status(&got), "200", "{got}");
             // The end of the first may come after its answer.
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
@@ -629,5 +629,4 @@ async fn a_request_that_is_answered_early_ends_well() {
     assert_eq!(status(&seen), "403", "{seen}");
     let _ = writing.await;
     assert_eq!(status(&sides.get(&origin.url("/"), "").await), "200");
-    let _ = std::io::empty().read(&mut []);
 }

@@ -1,7 +1,7 @@
 //! `docs/protocols/vectors/http.txt` holds what `docs/protocols/http.md` says, byte for byte.
 
 use bytes::{Buf, Bytes};
-use http::{HeaderMap, HeaderValue, Request, Response};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use proptest::prelude::*;
 use whimbrel_http_proxy::wire::{
     BodyFrame, FRAME_HEAD, decode_request, decode_response, encode_request, encode_response,
@@ -53,7 +53,7 @@ fn heads_and_frames_are_what_the_file_says() {
         ("request", encode_request(&request()).unwrap()),
         ("response", encode_response(&response()).unwrap()),
         ("tunnel", encode_tunnel("example.org:443").unwrap()),
-        ("tunnel-answer", encode_tunnel_answer(None)),
+        ("tunnel-answer", encode_tunnel_answer(StatusCode::OK, "")),
     ];
     vectors.extend(
         frames()

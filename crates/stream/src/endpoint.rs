@@ -8,8 +8,10 @@ use whimbrel_core::recent::{Recent, SharedRecent};
 use whimbrel_core::timer::TimerQueue;
 use whimbrel_core::{Guid, SeededRng, Time};
 
-use crate::one::{FIRST_LIMIT, Stream};
-use crate::packet::{Body, CutOff, NO_TOKEN, Packet, PacketFault, Segment, Side, Token};
+use crate::one::{FIRST_LIMIT, StreamEnd};
+use crate::packet::{
+    CutOff, NO_TOKEN, PacketBody, PacketFault, StreamPacket, StreamSegment, StreamSide, Token,
+};
 
 /// Bound of the streams that are remembered after their end.
 const MAX_OVER: usize = 65_536;
@@ -34,17 +36,17 @@ pub struct StreamKey {
 }
 
 impl StreamKey {
-    fn side(self) -> Side {
+    fn side(self) -> StreamSide {
         match self.is_opener {
-            true => Side::Opener,
-            false => Side::Acceptor,
+            true => StreamSide::Opener,
+            false => StreamSide::Acceptor,
         }
     }
 }
 
 /// The constants of an endpoint.
 #[derive(Clone, Debug)]
-pub struct EndpointOptions {
+pub struct StreamEndpointOptions {
     /// True if others may open streams.
     pub accepts: bool,
     /// Bound of the streams at a time. Streams that others open: of one name as many as are left.
@@ -57,7 +59,7 @@ pub struct EndpointOptions {
 
 /// What a program is told.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum StreamEvent {
     /// A caller, whose name is proven by its token, has opened a stream.
     Accepted(StreamKey),
     /// There may be bytes to read, or the end.
@@ -70,7 +72,7 @@ pub enum Event {
 
 /// Why a stream cannot be opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum OpenStreamError {
     /// The bound is reached.
     #[error("too many streams are open")]
     TooMany,
@@ -78,7 +80,7 @@ pub enum OpenError {
 
 /// The outcome of a read.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Read {
+pub enum StreamRead {
     /// Bytes in order.
     Bytes(Bytes),
     /// Nothing yet.
@@ -91,7 +93,7 @@ pub enum Read {
 
 /// Counters of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct EndpointStats {
+pub struct StreamEndpointStats {
     /// Messages that were no packet.
     pub faulty: u64,
     /// Packets that contradict their stream or exceed its limit.
@@ -112,9 +114,9 @@ enum Ending {
 
 /// All streams of a program.
 #[derive(Debug)]
-pub struct Endpoint {
-    options: EndpointOptions,
-    streams: BTreeMap<StreamKey, Stream>,
+pub struct StreamEndpoint {
+    options: StreamEndpointOptions,
+    streams: BTreeMap<StreamKey, StreamEnd>,
     of_peer: BTreeMap<Guid, usize>,
     over: SharedRecent<Guid, StreamKey, Ending>,
     /// Tokens that others have given.
@@ -123,18 +125,18 @@ pub struct Endpoint {
     /// Streams with something to send take turns.
     turns: VecDeque<StreamKey>,
     has_turn: BTreeSet<StreamKey>,
-    answers: VecDeque<(Guid, Packet)>,
-    events: VecDeque<Event>,
+    answers: VecDeque<(Guid, StreamPacket)>,
+    events: VecDeque<StreamEvent>,
     /// Bytes that streams may hold.
     claimed: u64,
     rng: SeededRng,
-    stats: EndpointStats,
+    stats: StreamEndpointStats,
 }
 
-impl Endpoint {
+impl StreamEndpoint {
     /// Returns an endpoint without streams.
-    pub fn new(options: EndpointOptions, mut rng: SeededRng) -> Endpoint {
-        Endpoint {
+    pub fn new(options: StreamEndpointOptions, mut rng: SeededRng) -> StreamEndpoint {
+        StreamEndpoint {
             options,
             streams: BTreeMap::new(),
             of_peer: BTreeMap::new(),
@@ -147,12 +149,12 @@ impl Endpoint {
             events: VecDeque::new(),
             claimed: 0,
             rng,
-            stats: EndpointStats::default(),
+            stats: StreamEndpointStats::default(),
         }
     }
 
     /// Returns the counters.
-    pub fn stats(&self) -> EndpointStats {
+    pub fn stats(&self) -> StreamEndpointStats {
         self.stats
     }
 
@@ -167,9 +169,9 @@ impl Endpoint {
     }
 
     /// Opens a stream to a peer. Nothing is sent before something is written.
-    pub fn open(&mut self, now: Time, peer: Guid) -> Result<StreamKey, OpenError> {
+    pub fn open(&mut self, now: Time, peer: Guid) -> Result<StreamKey, OpenStreamError> {
         if self.streams.len() >= self.options.max_streams {
-            return Err(OpenError::TooMany);
+            return Err(OpenStreamError::TooMany);
         }
         let key = StreamKey {
             peer,
@@ -181,7 +183,7 @@ impl Endpoint {
     }
 
     fn add(&mut self, now: Time, key: StreamKey) {
-        let mut stream = Stream::new(now, self.options.patience);
+        let mut stream = StreamEnd::new(now, self.options.patience);
         stream.had_token = key.is_opener && self.tokens.contains(&key.peer);
         if key.is_opener && !stream.had_token {
             stream.sending.introduce();
@@ -216,13 +218,13 @@ impl Endpoint {
     }
 
     /// Takes bytes in order, at most `max`.
-    pub fn read(&mut self, key: StreamKey, max: usize) -> Read {
+    pub fn read(&mut self, key: StreamKey, max: usize) -> StreamRead {
         let read = self.change(key, |stream| match stream.receiving.read(max) {
-            Some(bytes) => Read::Bytes(bytes),
-            None if stream.receiving.has_all() => Read::End,
-            None => Read::Later,
+            Some(bytes) => StreamRead::Bytes(bytes),
+            None if stream.receiving.has_all() => StreamRead::End,
+            None => StreamRead::Later,
         });
-        read.unwrap_or(Read::Gone)
+        read.unwrap_or(StreamRead::Gone)
     }
 
     /// The program needs the stream no longer. If it has finished and the other side has, too, what
@@ -243,14 +245,14 @@ impl Endpoint {
     /// Ends a stream at once, and tells the other side why.
     pub fn cut(&mut self, key: StreamKey, why: CutOff) {
         if self.remove(key, Ending::Cut(why)) {
-            let body = Body::Cut(key.side(), why);
+            let body = PacketBody::Cut(key.side(), why);
             self.answer(key.peer, key.stream, body);
         }
     }
 
     /// Takes a message of a peer.
     pub fn handle_message(&mut self, now: Time, from: Guid, message: &Bytes) {
-        let packet = match Packet::decode(message) {
+        let packet = match StreamPacket::decode(message) {
             Ok(packet) => packet,
             Err(fault) => return self.count(fault),
         };
@@ -260,21 +262,21 @@ impl Endpoint {
             stream: packet.stream,
         };
         match packet.body {
-            Body::FromOpener(token, segment) => {
+            PacketBody::FromOpener(token, segment) => {
                 self.handle_opener(now, key(false), token, &segment)
             }
-            Body::FromAcceptor(segment) => {
+            PacketBody::FromAcceptor(segment) => {
                 if !self.segment(now, key(true), &segment) {
                     self.answer_late(key(true), &segment);
                 }
             }
-            Body::Cut(side, why) => {
-                let key = key(side == Side::Acceptor);
+            PacketBody::Cut(side, why) => {
+                let key = key(side == StreamSide::Acceptor);
                 if self.remove(key, Ending::Cut(why)) {
-                    self.events.push_back(Event::Cut(key, why));
+                    self.events.push_back(StreamEvent::Cut(key, why));
                 }
             }
-            Body::Token(token) => self.token_given(key(true), token),
+            PacketBody::Token(token) => self.token_given(key(true), token),
         }
     }
 
@@ -289,17 +291,17 @@ impl Endpoint {
         token
     }
 
-    fn handle_opener(&mut self, now: Time, key: StreamKey, token: Token, segment: &Segment) {
+    fn handle_opener(&mut self, now: Time, key: StreamKey, token: Token, segment: &StreamSegment) {
         if !self.options.accepts {
             self.stats.refused += 1;
-            let body = Body::Cut(Side::Acceptor, CutOff::NotPermitted);
+            let body = PacketBody::Cut(StreamSide::Acceptor, CutOff::NotPermitted);
             return self.answer(key.peer, key.stream, body);
         }
         // A name is a claim until its owner shows what was sent to that name.
         let valid = self.token_of(&key.peer);
         if token != valid {
             self.stats.without_token += 1;
-            return self.answer(key.peer, key.stream, Body::Token(valid));
+            return self.answer(key.peer, key.stream, PacketBody::Token(valid));
         }
         if self.segment(now, key, segment) || self.answer_late(key, segment) {
             return;
@@ -308,41 +310,41 @@ impl Endpoint {
         let left = self.options.max_streams.saturating_sub(self.streams.len());
         if self.of_peer.get(&key.peer).copied().unwrap_or(0) >= left {
             self.stats.refused += 1;
-            let body = Body::Cut(Side::Acceptor, CutOff::Full);
+            let body = PacketBody::Cut(StreamSide::Acceptor, CutOff::Full);
             return self.answer(key.peer, key.stream, body);
         }
         self.add(now, key);
-        self.events.push_back(Event::Accepted(key));
+        self.events.push_back(StreamEvent::Accepted(key));
         self.segment(now, key, segment);
     }
 
     /// Passes a segment to its stream. Returns false if there is none.
-    fn segment(&mut self, now: Time, key: StreamKey, segment: &Segment) -> bool {
+    fn segment(&mut self, now: Time, key: StreamKey, segment: &StreamSegment) -> bool {
         let Some(changes) = self.change(key, |stream| stream.handle(now, segment)) else {
             return false;
         };
         self.stats.contradicting += u64::from(changes.is_false);
         if changes.readable {
-            self.events.push_back(Event::Readable(key));
+            self.events.push_back(StreamEvent::Readable(key));
         }
         if changes.writable {
-            self.events.push_back(Event::Writable(key));
+            self.events.push_back(StreamEvent::Writable(key));
         }
         true
     }
 
     /// Answers a packet of a stream that is over. Returns false if no such stream is remembered.
-    fn answer_late(&mut self, key: StreamKey, segment: &Segment) -> bool {
+    fn answer_late(&mut self, key: StreamKey, segment: &StreamSegment) -> bool {
         let ending = self.over.touch(&key).copied();
         let why = match ending {
             Some(Ending::Whole(received)) => {
                 if segment.has_content() || segment.asks {
-                    let last = Segment {
+                    let last = StreamSegment {
                         received,
                         has_all: true,
                         limit: received,
                         position: segment.received,
-                        ..Segment::default()
+                        ..StreamSegment::default()
                     };
                     let body = self.body(key, last);
                     self.answer(key.peer, key.stream, body);
@@ -354,7 +356,7 @@ impl Endpoint {
             None => return false,
         };
         if segment.has_content() || segment.asks {
-            self.answer(key.peer, key.stream, Body::Cut(key.side(), why));
+            self.answer(key.peer, key.stream, PacketBody::Cut(key.side(), why));
         }
         true
     }
@@ -373,7 +375,8 @@ impl Endpoint {
         if stream.had_token {
             // The acceptor was started again, and nobody knows what it had done.
             self.remove(key, Ending::Cut(CutOff::Unknown));
-            self.events.push_back(Event::Cut(key, CutOff::Unknown));
+            self.events
+                .push_back(StreamEvent::Cut(key, CutOff::Unknown));
             return;
         }
         self.change(key, |stream| {
@@ -382,24 +385,24 @@ impl Endpoint {
         });
     }
 
-    fn body(&self, key: StreamKey, segment: Segment) -> Body {
+    fn body(&self, key: StreamKey, segment: StreamSegment) -> PacketBody {
         match key.is_opener {
             true => {
                 let token = self.tokens.get(&key.peer);
-                Body::FromOpener(token.copied().unwrap_or(NO_TOKEN), segment)
+                PacketBody::FromOpener(token.copied().unwrap_or(NO_TOKEN), segment)
             }
-            false => Body::FromAcceptor(segment),
+            false => PacketBody::FromAcceptor(segment),
         }
     }
 
-    fn answer(&mut self, to: Guid, stream: u64, body: Body) {
+    fn answer(&mut self, to: Guid, stream: u64, body: PacketBody) {
         if self.answers.len() < MAX_ANSWERS {
-            self.answers.push_back((to, Packet { stream, body }));
+            self.answers.push_back((to, StreamPacket { stream, body }));
         }
     }
 
     /// Changes a stream, and does what follows from it: windows, turns, deadlines, its end.
-    fn change<T>(&mut self, key: StreamKey, act: impl FnOnce(&mut Stream) -> T) -> Option<T> {
+    fn change<T>(&mut self, key: StreamKey, act: impl FnOnce(&mut StreamEnd) -> T) -> Option<T> {
         let stream = self.streams.get_mut(&key)?;
         let before = stream.receiving.claim();
         let outcome = act(stream);
@@ -452,7 +455,7 @@ impl Endpoint {
                 stream.had_token = true;
             }
             let body = self.body(key, segment);
-            let packet = Packet {
+            let packet = StreamPacket {
                 stream: key.stream,
                 body,
             };
@@ -462,7 +465,7 @@ impl Endpoint {
     }
 
     /// Returns the next event.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<StreamEvent> {
         self.events.pop_front()
     }
 
@@ -478,7 +481,7 @@ impl Endpoint {
             let outcome = self.change(key, |stream| stream.handle_timeout(now));
             if let Some(Some(why)) = outcome {
                 self.cut(key, why);
-                self.events.push_back(Event::Cut(key, why));
+                self.events.push_back(StreamEvent::Cut(key, why));
             }
         }
     }

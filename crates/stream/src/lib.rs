@@ -6,11 +6,11 @@
 //!
 //! | module | holds | text it follows |
 //! |---|---|---|
-//! | [`packet`] | [`Packet`], the layout of a message | docs/protocols/stream.md |
+//! | [`packet`] | [`StreamPacket`], the layout of a message | docs/protocols/stream.md |
 //! | `receiving` | one direction's receiver: order, duplicates, window | RFC 9293 section 3.8.6 |
 //! | `sending` | one direction's sender: what is in flight, loss, window | RFC 8985, RFC 5681 |
 //! | `one` | both directions of one stream, its deadlines | docs/protocols/stream.md |
-//! | [`endpoint`] | [`Endpoint`], all streams of a program | docs/protocols/stream.md |
+//! | [`endpoint`] | [`StreamEndpoint`], all streams of a program | docs/protocols/stream.md |
 //!
 //! [`core::RttEstimator`](whimbrel_core::RttEstimator) measures round trips. The congestion laws of
 //! `transport` count segments of NDN consumers, so the window here is one of its own, in bytes.
@@ -22,5 +22,7 @@ pub mod packet;
 mod receiving;
 mod sending;
 
-pub use endpoint::{Endpoint, EndpointOptions, Event, OpenError, StreamKey};
-pub use packet::{CutOff, Packet};
+pub use endpoint::{
+    OpenStreamError, StreamEndpoint, StreamEndpointOptions, StreamEvent, StreamKey,
+};
+pub use packet::{CutOff, StreamPacket};

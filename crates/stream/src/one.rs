@@ -5,9 +5,9 @@ use core::time::Duration;
 use bytes::Bytes;
 use whimbrel_core::{RttEstimator, RttOptions, Time};
 
-use crate::packet::{CutOff, Segment};
-use crate::receiving::{Arrival, Receiving};
-use crate::sending::Sending;
+use crate::packet::{CutOff, StreamSegment};
+use crate::receiving::{ReceivingEnd, SegmentArrival};
+use crate::sending::SendingEnd;
 
 /// Bytes that each side may send before it has heard of a limit.
 pub(crate) const FIRST_LIMIT: u64 = 64 << 10;
@@ -26,9 +26,9 @@ const RTT: RttOptions = RttOptions {
 
 /// One end of a stream.
 #[derive(Debug)]
-pub(crate) struct Stream {
-    pub(crate) sending: Sending,
-    pub(crate) receiving: Receiving,
+pub(crate) struct StreamEnd {
+    pub(crate) sending: SendingEnd,
+    pub(crate) receiving: ReceivingEnd,
     /// The other side awaits a packet.
     answer_is_due: bool,
     /// This side wants an answer.
@@ -44,17 +44,17 @@ pub(crate) struct Stream {
 
 /// What a segment changed for the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Changes {
+pub(crate) struct StreamChanges {
     pub(crate) readable: bool,
     pub(crate) writable: bool,
     pub(crate) is_false: bool,
 }
 
-impl Stream {
-    pub(crate) fn new(now: Time, patience: Duration) -> Stream {
-        Stream {
-            sending: Sending::new(FIRST_LIMIT, RttEstimator::with_options(RTT)),
-            receiving: Receiving::new(FIRST_LIMIT),
+impl StreamEnd {
+    pub(crate) fn new(now: Time, patience: Duration) -> StreamEnd {
+        StreamEnd {
+            sending: SendingEnd::new(FIRST_LIMIT, RttEstimator::with_options(RTT)),
+            receiving: ReceivingEnd::new(FIRST_LIMIT),
             answer_is_due: false,
             asks: false,
             heard: now,
@@ -66,14 +66,14 @@ impl Stream {
     }
 
     /// Takes a segment of the other side.
-    pub(crate) fn handle(&mut self, now: Time, segment: &Segment) -> Changes {
+    pub(crate) fn handle(&mut self, now: Time, segment: &StreamSegment) -> StreamChanges {
         self.heard = now;
         self.ask_at = now + KEEP_ALIVE;
         let arrival = self.receiving.handle(segment);
-        if arrival == Arrival::False {
-            return Changes {
+        if arrival == SegmentArrival::False {
+            return StreamChanges {
                 is_false: true,
-                ..Changes::default()
+                ..StreamChanges::default()
             };
         }
         let room = self.sending.room();
@@ -83,8 +83,8 @@ impl Stream {
         if self.is_released {
             self.receiving.discard();
         }
-        Changes {
-            readable: arrival == Arrival::Readable,
+        StreamChanges {
+            readable: arrival == SegmentArrival::Readable,
             writable: self.sending.room() > room || self.sending.is_done(),
             is_false: false,
         }
@@ -109,13 +109,13 @@ impl Stream {
     }
 
     /// Returns the next segment, if there is something to say.
-    pub(crate) fn poll(&mut self, now: Time) -> Option<Segment> {
+    pub(crate) fn poll(&mut self, now: Time) -> Option<StreamSegment> {
         if !self.wants_to_send() {
             return None;
         }
-        let mut segment = Segment {
+        let mut segment = StreamSegment {
             asks: core::mem::take(&mut self.asks),
-            ..Segment::default()
+            ..StreamSegment::default()
         };
         self.receiving.tell(&mut segment);
         self.sending.fill(now, &mut segment);

@@ -33,7 +33,7 @@ pub const NO_TOKEN: Token = [0; 16];
 
 /// The end of a stream that a packet comes from.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Side {
+pub enum StreamSide {
     /// The end that has opened the stream.
     Opener,
     /// The other end.
@@ -85,7 +85,7 @@ impl CutOff {
 
 /// What one end tells the other: bytes, and what it has received.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Segment {
+pub struct StreamSegment {
     /// All bytes below this position were received.
     pub received: u64,
     /// Further bytes that were received: in order, apart from each other and from `received`.
@@ -104,7 +104,7 @@ pub struct Segment {
     pub data: Bytes,
 }
 
-impl Segment {
+impl StreamSegment {
     /// Returns true if it brings bytes or the end.
     pub fn has_content(&self) -> bool {
         self.ends || !self.data.is_empty()
@@ -113,22 +113,22 @@ impl Segment {
 
 /// One message.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Packet {
+pub struct StreamPacket {
     /// The number that the opener has drawn.
     pub stream: u64,
     /// What it says.
-    pub body: Body,
+    pub body: PacketBody,
 }
 
 /// What a packet says.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Body {
+pub enum PacketBody {
     /// From the opener.
-    FromOpener(Token, Segment),
+    FromOpener(Token, StreamSegment),
     /// From the acceptor.
-    FromAcceptor(Segment),
+    FromAcceptor(StreamSegment),
     /// This side has ended the stream.
-    Cut(Side, CutOff),
+    Cut(StreamSide, CutOff),
     /// To an opener without a valid token: the one to use.
     Token(Token),
 }
@@ -147,34 +147,34 @@ pub enum PacketFault {
     Field(&'static str),
 }
 
-impl Packet {
+impl StreamPacket {
     /// Encodes the packet.
     pub fn encode(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(64);
         out.put_u8(VERSION);
         let kind = match &self.body {
-            Body::FromOpener(..) => KIND_FROM_OPENER,
-            Body::FromAcceptor(_) => KIND_FROM_ACCEPTOR,
-            Body::Cut(Side::Opener, _) => KIND_CUT_BY_OPENER,
-            Body::Cut(Side::Acceptor, _) => KIND_CUT_BY_ACCEPTOR,
-            Body::Token(_) => KIND_TOKEN,
+            PacketBody::FromOpener(..) => KIND_FROM_OPENER,
+            PacketBody::FromAcceptor(_) => KIND_FROM_ACCEPTOR,
+            PacketBody::Cut(StreamSide::Opener, _) => KIND_CUT_BY_OPENER,
+            PacketBody::Cut(StreamSide::Acceptor, _) => KIND_CUT_BY_ACCEPTOR,
+            PacketBody::Token(_) => KIND_TOKEN,
         };
         out.put_u8(kind);
         out.put_u64(self.stream);
         match &self.body {
-            Body::FromOpener(token, segment) => {
+            PacketBody::FromOpener(token, segment) => {
                 out.put_slice(token);
                 segment.encode(&mut out);
             }
-            Body::FromAcceptor(segment) => segment.encode(&mut out),
-            Body::Cut(_, why) => out.put_u8(why.code()),
-            Body::Token(token) => out.put_slice(token),
+            PacketBody::FromAcceptor(segment) => segment.encode(&mut out),
+            PacketBody::Cut(_, why) => out.put_u8(why.code()),
+            PacketBody::Token(token) => out.put_slice(token),
         }
         out.freeze()
     }
 
     /// Decodes a message.
-    pub fn decode(message: &Bytes) -> Result<Packet, PacketFault> {
+    pub fn decode(message: &Bytes) -> Result<StreamPacket, PacketFault> {
         let mut rest = message.clone();
         let version = rest.try_get_u8()?;
         if version != VERSION {
@@ -183,24 +183,26 @@ impl Packet {
         let kind = rest.try_get_u8()?;
         let stream = rest.try_get_u64()?;
         let body = match kind {
-            KIND_FROM_OPENER => Body::FromOpener(token(&mut rest)?, Segment::decode(rest)?),
-            KIND_FROM_ACCEPTOR => Body::FromAcceptor(Segment::decode(rest)?),
+            KIND_FROM_OPENER => {
+                PacketBody::FromOpener(token(&mut rest)?, StreamSegment::decode(rest)?)
+            }
+            KIND_FROM_ACCEPTOR => PacketBody::FromAcceptor(StreamSegment::decode(rest)?),
             KIND_CUT_BY_OPENER | KIND_CUT_BY_ACCEPTOR => {
                 let side = match kind {
-                    KIND_CUT_BY_OPENER => Side::Opener,
-                    _ => Side::Acceptor,
+                    KIND_CUT_BY_OPENER => StreamSide::Opener,
+                    _ => StreamSide::Acceptor,
                 };
                 let why = CutOff::from_code(rest.try_get_u8()?);
-                Body::Cut(side, why.ok_or(PacketFault::Field("reason"))?)
+                PacketBody::Cut(side, why.ok_or(PacketFault::Field("reason"))?)
             }
-            KIND_TOKEN => Body::Token(token(&mut rest)?),
+            KIND_TOKEN => PacketBody::Token(token(&mut rest)?),
             _ => return Err(PacketFault::Field("kind")),
         };
-        Ok(Packet { stream, body })
+        Ok(StreamPacket { stream, body })
     }
 }
 
-impl Segment {
+impl StreamSegment {
     fn encode(&self, out: &mut BytesMut) {
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
         out.put_u8(
@@ -220,7 +222,7 @@ impl Segment {
         out.put_slice(&self.data);
     }
 
-    fn decode(mut rest: Bytes) -> Result<Segment, PacketFault> {
+    fn decode(mut rest: Bytes) -> Result<StreamSegment, PacketFault> {
         let flags = rest.try_get_u8()?;
         if flags & !(FLAG_END | FLAG_HAS_ALL | FLAG_ASKS) != 0 {
             return Err(PacketFault::Field("flags"));
@@ -245,7 +247,7 @@ impl Segment {
         if rest.len() > MAX_DATA || start + rest.len() as u64 >= MAX_POSITION {
             return Err(PacketFault::Field("data"));
         }
-        Ok(Segment {
+        Ok(StreamSegment {
             received,
             ranges,
             has_all: flags & FLAG_HAS_ALL != 0,

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
-use crate::packet::{MAX_RANGES, Segment};
+use crate::packet::{MAX_RANGES, StreamSegment};
 
 /// Bound of the separate pieces that wait for a gap to close.
 const MAX_PIECES: usize = 1024;
 
 /// Bytes that have arrived, and what may arrive.
 #[derive(Debug, Default)]
-pub(crate) struct Receiving {
+pub(crate) struct ReceivingEnd {
     /// All bytes below this have arrived.
     received: u64,
     /// Bytes beyond a gap, by position; they do not overlap.
@@ -30,7 +30,7 @@ pub(crate) struct Receiving {
 
 /// What a segment brought.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Arrival {
+pub(crate) enum SegmentArrival {
     /// The program can read more.
     Readable,
     /// Bytes beyond a gap, or nothing new.
@@ -39,28 +39,28 @@ pub(crate) enum Arrival {
     False,
 }
 
-impl Receiving {
-    pub(crate) fn new(window: u64) -> Receiving {
-        Receiving {
+impl ReceivingEnd {
+    pub(crate) fn new(window: u64) -> ReceivingEnd {
+        ReceivingEnd {
             granted: window,
             told: window,
-            ..Receiving::default()
+            ..ReceivingEnd::default()
         }
     }
 
     /// Takes the content of a segment.
-    pub(crate) fn handle(&mut self, segment: &Segment) -> Arrival {
+    pub(crate) fn handle(&mut self, segment: &StreamSegment) -> SegmentArrival {
         let end = segment.position + segment.data.len() as u64;
         let is_beyond = self.end.is_some_and(|known| end > known);
         let contradicts = segment.ends && self.end.is_some_and(|known| known != end);
         if end > self.granted || is_beyond || contradicts {
-            return Arrival::False;
+            return SegmentArrival::False;
         }
         if segment.ends {
             let last = self.pieces.last_key_value();
             let last = last.map_or(self.received, |(at, piece)| at + piece.len() as u64);
             if end < last.max(self.received) {
-                return Arrival::False;
+                return SegmentArrival::False;
             }
             self.end = Some(end);
         }
@@ -68,8 +68,8 @@ impl Receiving {
         self.insert(segment.position, &segment.data);
         self.join();
         match before == (self.received, self.has_all()) && !segment.ends {
-            true => Arrival::Nothing,
-            false => Arrival::Readable,
+            true => SegmentArrival::Nothing,
+            false => SegmentArrival::Readable,
         }
     }
 
@@ -165,7 +165,7 @@ impl Receiving {
     }
 
     /// Fills in what the other end must know.
-    pub(crate) fn tell(&mut self, segment: &mut Segment) {
+    pub(crate) fn tell(&mut self, segment: &mut StreamSegment) {
         segment.received = self.received;
         segment.has_all = self.has_all();
         segment.limit = self.granted;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::{Bytes, BytesMut};
 use whimbrel_core::{RttEstimator, Time};
 
-use crate::packet::{MAX_DATA, Segment};
+use crate::packet::{MAX_DATA, StreamSegment};
 
 /// Bound of the bytes that a program has written and that are not acknowledged.
 pub(crate) const MAX_BUFFER: usize = 2 << 20;
@@ -46,7 +46,7 @@ enum FlightState {
 
 /// Bytes that are to be sent, and those that were.
 #[derive(Debug)]
-pub(crate) struct Sending {
+pub(crate) struct SendingEnd {
     unsent: VecDeque<Bytes>,
     unsent_bytes: usize,
     /// Position of the first unsent byte.
@@ -74,9 +74,9 @@ pub(crate) struct Sending {
     probe: bool,
 }
 
-impl Sending {
-    pub(crate) fn new(limit: u64, rtt: RttEstimator) -> Sending {
-        Sending {
+impl SendingEnd {
+    pub(crate) fn new(limit: u64, rtt: RttEstimator) -> SendingEnd {
+        SendingEnd {
             unsent: VecDeque::new(),
             unsent_bytes: 0,
             next: 0,
@@ -156,7 +156,7 @@ impl Sending {
     }
 
     /// Takes what a segment acknowledges. Returns true if something is new.
-    pub(crate) fn handle(&mut self, now: Time, segment: &Segment) -> bool {
+    pub(crate) fn handle(&mut self, now: Time, segment: &StreamSegment) -> bool {
         if segment.received > self.next || segment.has_all && !self.end_is_sent {
             return false;
         }
@@ -348,7 +348,7 @@ impl Sending {
     }
 
     /// Fills in the next bytes, if any may be sent.
-    pub(crate) fn fill(&mut self, now: Time, segment: &mut Segment) {
+    pub(crate) fn fill(&mut self, now: Time, segment: &mut StreamSegment) {
         if !self.wants_to_send() {
             segment.position = self.next;
             return;

@@ -7,9 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use proptest::prelude::*;
 use whimbrel_core::{Guid, SeededRng, Time};
-use whimbrel_stream::endpoint::Read;
-use whimbrel_stream::packet::{Body, Segment};
-use whimbrel_stream::{CutOff, Endpoint, EndpointOptions, Event, Packet, StreamKey};
+use whimbrel_stream::endpoint::StreamRead;
+use whimbrel_stream::packet::{PacketBody, StreamSegment};
+use whimbrel_stream::{
+    CutOff, StreamEndpoint, StreamEndpointOptions, StreamEvent, StreamKey, StreamPacket,
+};
 
 const NAMES: [Guid; 2] = [Guid([1; 32]), Guid([2; 32])];
 
@@ -27,13 +29,13 @@ struct Faults {
 
 struct World {
     now: Time,
-    ends: [Endpoint; 2],
+    ends: [StreamEndpoint; 2],
     under_way: BTreeSet<(Time, u64, usize, Bytes)>,
     faults: Faults,
     rng: SeededRng,
     sent: u64,
     bytes: u64,
-    events: [Vec<Event>; 2],
+    events: [Vec<StreamEvent>; 2],
     // What is still to be written, and what was read.
     to_write: BTreeMap<StreamKey, Bytes>,
     read: BTreeMap<StreamKey, Vec<u8>>,
@@ -41,8 +43,8 @@ struct World {
     ended: BTreeSet<StreamKey>,
 }
 
-fn options(accepts: bool) -> EndpointOptions {
-    EndpointOptions {
+fn options(accepts: bool) -> StreamEndpointOptions {
+    StreamEndpointOptions {
         accepts,
         max_streams: 64,
         patience: Duration::from_secs(600),
@@ -52,8 +54,9 @@ fn options(accepts: bool) -> EndpointOptions {
 
 impl World {
     fn new(seed: u64, faults: Faults) -> World {
-        let end =
-            |accepts| Endpoint::new(options(accepts), SeededRng::new(seed + u64::from(accepts)));
+        let end = |accepts| {
+            StreamEndpoint::new(options(accepts), SeededRng::new(seed + u64::from(accepts)))
+        };
         World {
             now: Time::from_millis(1),
             ends: [end(false), end(true)],
@@ -93,15 +96,15 @@ impl World {
         }
         loop {
             match end.read(key, 10_000) {
-                Read::Bytes(bytes) => self.read.entry(key).or_default().extend(&bytes),
-                Read::End => {
+                StreamRead::Bytes(bytes) => self.read.entry(key).or_default().extend(&bytes),
+                StreamRead::End => {
                     self.ended.insert(key);
                     if self.finished.contains(&key) {
                         end.release(key);
                     }
                     break;
                 }
-                Read::Later | Read::Gone => break,
+                StreamRead::Later | StreamRead::Gone => break,
             }
         }
     }
@@ -136,7 +139,7 @@ impl World {
     fn take_events(&mut self) {
         for side in 0..2 {
             while let Some(event) = self.ends[side].poll_event() {
-                if let Event::Readable(key) | Event::Writable(key) = event {
+                if let StreamEvent::Readable(key) | StreamEvent::Writable(key) = event {
                     self.pump(key);
                 }
                 self.events[side].push(event);
@@ -149,7 +152,7 @@ impl World {
         self.take_events();
         self.transmit();
         let arrival = self.under_way.first().map(|(at, ..)| *at);
-        let timeouts = self.ends.iter().filter_map(Endpoint::poll_timeout);
+        let timeouts = self.ends.iter().filter_map(StreamEndpoint::poll_timeout);
         let Some(next) = arrival.into_iter().chain(timeouts).min() else {
             return false;
         };
@@ -182,13 +185,13 @@ impl World {
     fn accepted(&self) -> Vec<StreamKey> {
         let events = self.events[1].iter();
         let accepted = events.filter_map(|event| match event {
-            Event::Accepted(key) => Some(*key),
+            StreamEvent::Accepted(key) => Some(*key),
             _ => None,
         });
         accepted.collect()
     }
 
-    fn inject(&mut self, to: usize, packet: &Packet) {
+    fn inject(&mut self, to: usize, packet: &StreamPacket) {
         self.ends[to].handle_message(self.now, NAMES[1 - to], &packet.encode());
     }
 }
@@ -241,8 +244,8 @@ proptest! {
         }
         prop_assert_eq!(world.ended.len(), 2 * sizes.len(), "both sides of each have read the end");
         // What is left of it is forgotten once the last acknowledgement has arrived.
-        world.run_until(6_000, |world| world.ends.iter().all(Endpoint::is_empty));
-        prop_assert!(world.ends.iter().all(Endpoint::is_empty));
+        world.run_until(6_000, |world| world.ends.iter().all(StreamEndpoint::is_empty));
+        prop_assert!(world.ends.iter().all(StreamEndpoint::is_empty));
         for end in &world.ends {
             prop_assert_eq!(end.poll_timeout(), None);
         }
@@ -258,7 +261,7 @@ proptest! {
         world.run_until(60, |world| !world.accepted().is_empty());
         // A peer that contradicts itself: nothing panics and nothing grows.
         for (numbers, flags, length) in forged {
-            let segment = Segment {
+            let segment = StreamSegment {
                 received: numbers[0] >> (numbers[1] % 64),
                 has_all: flags[0],
                 limit: numbers[2] >> (numbers[3] % 64),
@@ -268,7 +271,7 @@ proptest! {
                 data: noise(length, seed).into(),
                 ranges: Vec::new(),
             };
-            let packet = Packet { stream: key.stream, body: Body::FromAcceptor(segment) };
+            let packet = StreamPacket { stream: key.stream, body: PacketBody::FromAcceptor(segment) };
             world.inject(0, &packet);
             world.step(Time::from_secs(600));
         }
@@ -327,11 +330,11 @@ fn a_side_that_is_silent_for_too_long_ends_the_stream() {
     let key = world.ends[0].open(world.now, NAMES[1]).unwrap();
     world.write(key, noise(1 << 20, 1));
     world.run_until(2_000, |_| false);
-    let silent = |key| Event::Cut(key, CutOff::Silent);
+    let silent = |key| StreamEvent::Cut(key, CutOff::Silent);
     assert!(world.events[0].contains(&silent(key)));
     let accepted = world.accepted()[0];
     assert!(world.events[1].contains(&silent(accepted)));
-    assert!(world.ends.iter().all(Endpoint::is_empty));
+    assert!(world.ends.iter().all(StreamEndpoint::is_empty));
 }
 
 #[test]
@@ -343,8 +346,8 @@ fn a_stream_that_its_program_drops_is_cut_off_at_the_other_side() {
     world.ends[0].release(key);
     world.run_until(11, |_| false);
     let accepted = world.accepted()[0];
-    assert!(world.events[1].contains(&Event::Cut(accepted, CutOff::Ended)));
-    assert!(world.ends.iter().all(Endpoint::is_empty));
+    assert!(world.events[1].contains(&StreamEvent::Cut(accepted, CutOff::Ended)));
+    assert!(world.ends.iter().all(StreamEndpoint::is_empty));
 }
 
 #[test]
@@ -360,15 +363,15 @@ fn a_stream_is_not_begun_twice_when_the_acceptor_was_started_again() {
     world.write(first, noise(10, 1));
     world.run_until(10, |world| !world.accepted().is_empty());
     // Started again: its secret is another one.
-    let options = EndpointOptions {
+    let options = StreamEndpointOptions {
         secret: [8; 32],
         ..options(true)
     };
-    world.ends[1] = Endpoint::new(options, SeededRng::new(9));
+    world.ends[1] = StreamEndpoint::new(options, SeededRng::new(9));
     let second = world.ends[0].open(world.now, NAMES[1]).unwrap();
     world.write(second, noise(10, 1));
     world.run_until(100, |_| false);
-    assert!(world.events[0].contains(&Event::Cut(second, CutOff::Unknown)));
+    assert!(world.events[0].contains(&StreamEvent::Cut(second, CutOff::Unknown)));
     // The next one has the new token.
     let third = world.ends[0].open(world.now, NAMES[1]).unwrap();
     world.write(third, noise(10, 1));
@@ -382,13 +385,13 @@ fn a_stream_is_not_begun_twice_when_the_acceptor_was_started_again() {
 #[test]
 fn a_caller_is_nobody_before_it_shows_a_token() {
     let mut world = World::new(6, Faults::default());
-    let packet = Packet {
+    let packet = StreamPacket {
         stream: 5,
-        body: Body::FromOpener(
+        body: PacketBody::FromOpener(
             [3; 16],
-            Segment {
+            StreamSegment {
                 data: noise(1000, 1).into(),
-                ..Segment::default()
+                ..StreamSegment::default()
             },
         ),
     };
@@ -418,7 +421,7 @@ fn a_name_has_as_many_streams_as_are_left_for_others() {
     }
     world.run_until(5, |_| false);
     assert_eq!(world.accepted().len(), 32);
-    let full = |event: &&Event| matches!(event, Event::Cut(_, CutOff::Full));
+    let full = |event: &&StreamEvent| matches!(event, StreamEvent::Cut(_, CutOff::Full));
     assert_eq!(world.events[0].iter().filter(full).count(), 32);
 }
 
@@ -429,5 +432,5 @@ fn an_endpoint_that_accepts_nothing_says_so() {
     let word = Bytes::from_static(b"anybody there?");
     assert_eq!(world.ends[1].write(world.now, key, &word), word.len());
     world.run_until(5, |_| false);
-    assert!(world.events[1].contains(&Event::Cut(key, CutOff::NotPermitted)));
+    assert!(world.events[1].contains(&StreamEvent::Cut(key, CutOff::NotPermitted)));
 }

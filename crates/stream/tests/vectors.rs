@@ -2,53 +2,59 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use whimbrel_stream::packet::{Body, Segment, Side};
-use whimbrel_stream::{CutOff, Packet};
+use whimbrel_stream::packet::{PacketBody, StreamSegment, StreamSide};
+use whimbrel_stream::{CutOff, StreamPacket};
 
 const FILE: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../docs/protocols/vectors/stream.txt"
 );
 
-fn vectors() -> Vec<(&'static str, Packet)> {
-    let packet = |body| Packet {
+fn vectors() -> Vec<(&'static str, StreamPacket)> {
+    let packet = |body| StreamPacket {
         stream: 0x0102_0304_0506_0708,
         body,
     };
-    let first = Segment {
+    let first = StreamSegment {
         limit: 65_536,
         data: Bytes::from_static(b"hello"),
-        ..Segment::default()
+        ..StreamSegment::default()
     };
-    let gap = Segment {
+    let gap = StreamSegment {
         received: 5,
         ranges: vec![10..20, 30..31],
         limit: 2_097_152,
         asks: true,
         position: 7,
-        ..Segment::default()
+        ..StreamSegment::default()
     };
-    let last = Segment {
+    let last = StreamSegment {
         received: 5,
         has_all: true,
         limit: 65_541,
         position: 7,
         ends: true,
-        ..Segment::default()
+        ..StreamSegment::default()
     };
     vec![
-        ("first", packet(Body::FromOpener([0; 16], first.clone()))),
-        ("token", packet(Body::Token([0xab; 16]))),
-        ("first-again", packet(Body::FromOpener([0xab; 16], first))),
-        ("gap", packet(Body::FromAcceptor(gap))),
-        ("last", packet(Body::FromAcceptor(last))),
+        (
+            "first",
+            packet(PacketBody::FromOpener([0; 16], first.clone())),
+        ),
+        ("token", packet(PacketBody::Token([0xab; 16]))),
+        (
+            "first-again",
+            packet(PacketBody::FromOpener([0xab; 16], first)),
+        ),
+        ("gap", packet(PacketBody::FromAcceptor(gap))),
+        ("last", packet(PacketBody::FromAcceptor(last))),
         (
             "cut-by-opener",
-            packet(Body::Cut(Side::Opener, CutOff::Ended)),
+            packet(PacketBody::Cut(StreamSide::Opener, CutOff::Ended)),
         ),
         (
             "cut-by-acceptor",
-            packet(Body::Cut(Side::Acceptor, CutOff::NotPermitted)),
+            packet(PacketBody::Cut(StreamSide::Acceptor, CutOff::NotPermitted)),
         ),
     ]
 }
@@ -69,7 +75,7 @@ fn messages_are_what_the_file_says() {
     }
     assert_eq!(std::fs::read_to_string(FILE).expect("the file"), text);
     for (name, packet) in vectors {
-        assert_eq!(Packet::decode(&packet.encode()), Ok(packet), "{name}");
+        assert_eq!(StreamPacket::decode(&packet.encode()), Ok(packet), "{name}");
     }
 }
 
@@ -79,8 +85,8 @@ proptest! {
         if let [version, second, ..] = &mut bytes[..] {
             (*version, *second) = (1, kind);
         }
-        if let Ok(packet) = Packet::decode(&bytes.into()) {
-            prop_assert_eq!(Packet::decode(&packet.encode()), Ok(packet));
+        if let Ok(packet) = StreamPacket::decode(&bytes.into()) {
+            prop_assert_eq!(StreamPacket::decode(&packet.encode()), Ok(packet));
         }
     }
 }

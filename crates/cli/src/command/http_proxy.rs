@@ -11,7 +11,7 @@ use whimbrel_core::units::{ByteSize, Span};
 use whimbrel_http_proxy::client::ClientOptions;
 use whimbrel_http_proxy::origin::{AllowedHost, OriginRule, split};
 use whimbrel_http_proxy::run::{Common, ProxyError, run_client, run_server};
-use whimbrel_http_proxy::server::{Callers, ServerOptions};
+use whimbrel_http_proxy::server::{PermittedCallers, ServerOptions};
 use whimbrel_node::config::{Bind, LinkSection, NamedRemote};
 use whimbrel_node::keys::random_bytes;
 
@@ -27,16 +27,16 @@ pub(crate) enum HttpProxyCommand {
     /// Be the proxy that browsers, curl, apt, pip and git are told to use
     #[command(after_help = format!("Examples:\n  whimbrel http-proxy client --to 6b1e...c2 --router 192.0.2.1:4711 --key web.pem\n  \
                       curl -x http://127.0.0.1:3128 https://example.org/\n\nThe other half, `whimbrel http-proxy server`, asks the servers of the web.\n\n{}", exit::HELP))]
-    Client(Client),
+    Client(ProxyClient),
     /// Ask the servers of the web for client sides
     #[command(after_help = format!("Examples:\n  whimbrel http-proxy server --from 81f0...aa --router 192.0.2.1:4711 --key server.pem\n  \
                       whimbrel http-proxy server --from anyone --publish 127.0.0.1:8000\n\nIt prints its name for `whimbrel http-proxy client --to NAME`. Addresses of the site \
                       itself are not asked unless --allow permits them.\n\n{}", exit::HELP))]
-    Server(Server),
+    Server(ProxyServer),
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Client {
+pub(crate) struct ProxyClient {
     /// The name of the server side's host, which it prints, or its alias; without one only NAME.whimbrel is reached
     #[arg(long, value_name = "NAME", value_parser = directory::name)]
     to: Option<Guid>,
@@ -67,7 +67,7 @@ pub(crate) struct Client {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Server {
+pub(crate) struct ProxyServer {
     /// A permitted caller: the name of a client side's host, or "anyone"; can be repeated
     #[arg(long, value_name = "NAME|anyone", required_unless_present = "known")]
     from: Vec<String>,
@@ -104,7 +104,7 @@ pub(crate) fn run(command: HttpProxyCommand) -> Outcome {
     }
 }
 
-fn client(arguments: Client) -> Outcome {
+fn client(arguments: ProxyClient) -> Outcome {
     let stop = stop_flag()?;
     let direct = arguments.at.as_ref().map(|host| {
         let link = LinkSection::towards("at", host.clone());
@@ -144,7 +144,7 @@ fn client(arguments: Client) -> Outcome {
     Ok(Exit::Done)
 }
 
-fn server(arguments: Server) -> Outcome {
+fn server(arguments: ProxyServer) -> Outcome {
     let stop = stop_flag()?;
     let callers = senders(&arguments.from, arguments.known.as_deref())?;
     if let Some(published) = &arguments.publish {
@@ -167,7 +167,7 @@ fn server(arguments: Server) -> Outcome {
         stop: &stop,
     };
     let options = ServerOptions {
-        callers: callers.map_or(Callers::Anyone, Callers::Listed),
+        callers: callers.map_or(PermittedCallers::Anyone, PermittedCallers::Listed),
         origins: OriginRule {
             public: !arguments.only && (arguments.publish.is_none() || !arguments.allow.is_empty()),
             allowed: arguments.allow,
