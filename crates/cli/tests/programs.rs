@@ -401,12 +401,17 @@ fn the_mirror_of_the_example_has_what_its_origin_has() {
     for folder in [&origin, &copy] {
         fs::create_dir(folder).unwrap();
     }
-    let files = [("one", noise(1000, 1)), ("two", noise(2 * MIB, 2)), ("none", Vec::new())];
+    let files = [
+        ("one", noise(1000, 1)),
+        ("two", noise(2 * MIB, 2)),
+        ("none", Vec::new()),
+    ];
     for (name, bytes) in &files {
         fs::write(origin.join(name), bytes).unwrap();
     }
     std::thread::scope(|scope| {
-        let mirrored = scope.spawn(|| mirror::copy(&ends.there, &copy, true).map_err(|it| it.to_string()));
+        let mirrored =
+            scope.spawn(|| mirror::copy(&ends.there, &copy, true).map_err(|it| it.to_string()));
         mirror::publish(&ends.here, &origin, ends.names[1], true).unwrap();
         mirrored.join().unwrap().unwrap();
     });

@@ -44,6 +44,8 @@ const EVERYTHING: &[&str] = &[
     "io",
     "mobilityfirst",
     "client",
+    "client-c",
+    "client-python",
     "node",
     "lab",
     "bench",
@@ -88,6 +90,8 @@ pub const LAYERS: &[Layer] = &[
         &["core", "content", "keychain", "mobilityfirst"],
         &[],
     ),
+    layer("client-c", &["client"], &[]),
+    layer("client-python", &["client"], &[]),
     layer(
         "node",
         &[
