@@ -65,7 +65,9 @@ pub(crate) fn publish(client: &Client, folder: &Path, mirror: Guid, once: bool) 
                 published.insert(name, client.publish(source)?);
             }
         }
-        let lines = published.iter().map(|(name, it)| format!("{} {name}\n", it.content()));
+        let lines = published
+            .iter()
+            .map(|(name, it)| format!("{} {name}\n", it.content()));
         let list: String = lines.collect();
         if list != told {
             for publication in published.values() {

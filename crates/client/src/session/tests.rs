@@ -20,7 +20,9 @@ const CREDIT: usize = 16;
 /// Contents of several chunks, and an empty one.
 fn content(which: u8) -> Vec<u8> {
     let length = [0, 10, 40_000, 300_000][usize::from(which) % 4];
-    (0..length).map(|at: u32| (at * 31 + u32::from(which)) as u8).collect()
+    (0..length)
+        .map(|at: u32| (at * 31 + u32::from(which)) as u8)
+        .collect()
 }
 
 /// A host that has every content.
@@ -51,7 +53,10 @@ impl ModelHost {
                         assembly,
                         outstanding: 0,
                     };
-                    assert!(self.gets.insert(get.request, handed).is_none(), "asked twice");
+                    assert!(
+                        self.gets.insert(get.request, handed).is_none(),
+                        "asked twice"
+                    );
                 }
                 LocalRequest::Consumed { request } => {
                     if let Some(get) = self.gets.get_mut(&request) {
@@ -220,7 +225,9 @@ impl Scene {
             }
             Act::Send(which) => {
                 let publish = self.publish(which);
-                let number = self.session.send(Guid([9; 32]), publish, SendOptions::default());
+                let number = self
+                    .session
+                    .send(Guid([9; 32]), publish, SendOptions::default());
                 self.sends.insert(number);
             }
             Act::Sending(which, whole) => {
@@ -366,7 +373,10 @@ fn offers_are_refused_by_rule_and_kept_within_a_bound() {
     }
     let full = settled(&mut session);
     assert_eq!(full.len(), 6);
-    assert!(full.iter().all(|(_, verdict)| *verdict == OfferVerdict::InboxFull));
+    assert!(
+        full.iter()
+            .all(|(_, verdict)| *verdict == OfferVerdict::InboxFull)
+    );
 }
 
 #[test]
@@ -408,13 +418,31 @@ fn a_failure_is_told_once_and_a_limit_ends_a_transfer() {
         data: read.data,
     }));
     let requests: Vec<LocalRequest> = std::iter::from_fn(|| session.poll_request()).collect();
-    assert_eq!(requests.last(), Some(&LocalRequest::Cancel { request: number }));
+    assert_eq!(
+        requests.last(),
+        Some(&LocalRequest::Cancel { request: number })
+    );
     let error = session.take_piece(number).unwrap_err();
-    assert!(matches!(error, ProgramError::TooLong { length: 5000, limit: 1000 }), "{error}");
-    assert!(matches!(session.take_piece(number), Err(ProgramError::Over)));
+    assert!(
+        matches!(
+            error,
+            ProgramError::TooLong {
+                length: 5000,
+                limit: 1000
+            }
+        ),
+        "{error}"
+    );
+    assert!(matches!(
+        session.take_piece(number),
+        Err(ProgramError::Over)
+    ));
     let other = session.get(source.content(), GetOptions::default());
     let reason = FailReason::NotServed;
-    session.handle_event(LocalEvent::Failed { request: other, reason });
+    session.handle_event(LocalEvent::Failed {
+        request: other,
+        reason,
+    });
     let error = session.take_piece(other).unwrap_err();
     assert!(error.to_string().contains("no longer serve it"), "{error}");
 }
