@@ -5,6 +5,9 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
+#[path = "../../client/examples/mirror.rs"]
+#[allow(dead_code, reason = "the example's own main")]
+mod mirror;
 mod support;
 
 use std::collections::BTreeSet;
@@ -389,4 +392,30 @@ fn every_call_of_the_table_works_in_rust() {
     fail_if_the_host_stays_away(&mut ends);
     println!("detach_ends_everything");
     detach_ends_everything(&ends);
+}
+
+#[test]
+fn the_mirror_of_the_example_has_what_its_origin_has() {
+    let ends = Ends::start();
+    let [origin, copy] = ["origin", "copy"].map(|name| ends.network.path(name));
+    for folder in [&origin, &copy] {
+        fs::create_dir(folder).unwrap();
+    }
+    let files = [
+        ("one", noise(1000, 1)),
+        ("two", noise(2 * MIB, 2)),
+        ("none", Vec::new()),
+    ];
+    for (name, bytes) in &files {
+        fs::write(origin.join(name), bytes).unwrap();
+    }
+    std::thread::scope(|scope| {
+        let mirrored =
+            scope.spawn(|| mirror::copy(&ends.there, &copy, true).map_err(|it| it.to_string()));
+        mirror::publish(&ends.here, &origin, ends.names[1], true).unwrap();
+        mirrored.join().unwrap().unwrap();
+    });
+    for (name, bytes) in &files {
+        assert!(fs::read(copy.join(name)).unwrap() == *bytes, "{name}");
+    }
 }

@@ -10,6 +10,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use rustix::process::{Pid, getpid};
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{ContentOffer, Delivery};
 
@@ -29,18 +30,29 @@ pub(crate) struct DriverShare {
     changed: Condvar,
     /// Tasks that await something.
     tasks: Mutex<Vec<Waker>>,
+    /// The process that has attached. In a forked one the lock may be held by a thread that it does not have.
+    process: Pid,
 }
 
 impl DriverShare {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, HostDriver> {
-        self.driver.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the driver; `None` in a forked process.
+    pub(crate) fn lock(&self) -> Option<MutexGuard<'_, HostDriver>> {
+        let is_own = self.process == getpid();
+        is_own.then(|| self.driver.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the driver for a new request, if the host can be asked.
+    pub(crate) fn enter(&self) -> Result<MutexGuard<'_, HostDriver>, ProgramError> {
+        let driver = self.lock().ok_or(ProgramError::Forked)?;
+        driver.check()?;
+        Ok(driver)
     }
 
     /// Lets the driver do what it can. Returns false if it can do nothing any more.
     fn process(&self) -> bool {
-        let outcome = self.lock().process();
+        let outcome = self.lock().map(|mut driver| driver.process());
         self.notify();
-        outcome.is_ok()
+        outcome.is_some_and(|outcome| outcome.is_ok())
     }
 
     fn notify(&self) {
@@ -103,14 +115,7 @@ impl<T> Call<T> {
     }
 
     fn wait_until(mut self, until: Option<(Instant, Duration)>) -> Result<T, ProgramError> {
-        let share = Arc::clone(&self.share);
-        let mut driver = share.lock();
         loop {
-            if let Some(result) = (self.step)(&mut driver)? {
-                driver.flush();
-                return Ok(result);
-            }
-            driver.check()?;
             let mut pause = LOOK;
             if let Some((until, patience)) = until {
                 pause = pause.min(until.saturating_duration_since(Instant::now()));
@@ -118,7 +123,29 @@ impl<T> Call<T> {
                     return Err(ProgramError::TimedOut(patience));
                 }
             }
-            let woken = share.changed.wait_timeout(driver, pause);
+            if let Some(result) = self.wait_a_while(pause)? {
+                return Ok(result);
+            }
+        }
+    }
+
+    /// Blocks this thread until there is a result, for at most `pause`. Returns `None` after that; the call
+    /// continues.
+    pub fn wait_a_while(&mut self, pause: Duration) -> Result<Option<T>, ProgramError> {
+        let share = Arc::clone(&self.share);
+        let mut driver = share.lock().ok_or(ProgramError::Forked)?;
+        let until = Instant::now() + pause;
+        loop {
+            if let Some(result) = (self.step)(&mut driver)? {
+                driver.flush();
+                return Ok(Some(result));
+            }
+            driver.check()?;
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            let woken = share.changed.wait_timeout(driver, left);
             driver = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -129,7 +156,9 @@ impl<T> Future for Call<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let share = Arc::clone(&self.share);
-        let mut driver = share.lock();
+        let Some(mut driver) = share.lock() else {
+            return Poll::Ready(Err(ProgramError::Forked));
+        };
         match (self.step)(&mut driver) {
             Ok(Some(result)) => {
                 driver.flush();
@@ -220,6 +249,7 @@ impl Client {
             driver: Mutex::new(driver),
             changed: Condvar::new(),
             tasks: Mutex::new(Vec::new()),
+            process: getpid(),
         });
         Ok(Client(share))
     }
@@ -231,20 +261,23 @@ impl Client {
     /// Detaches: withdraws what is published and ends all transfers with an error. What the network has taken is
     /// still delivered. Dropping the last clone of a client, and all that it has returned, does the same.
     pub fn detach(&self) {
-        self.share().lock().detach();
-        self.share().notify();
+        if let Some(mut driver) = self.share().lock() {
+            driver.detach();
+            drop(driver);
+            self.share().notify();
+        }
     }
 
     /// Returns true while the host is there.
     pub fn is_connected(&self) -> bool {
-        self.share().lock().session().is_connected()
+        let driver = self.share().lock();
+        driver.is_some_and(|mut driver| driver.session().is_connected())
     }
 
     /// Fetches a content: `get(content_name)` of [MFTP §2]. Fetching begins at once, and ends if the download is
     /// dropped.
     pub fn get(&self, content: Guid, options: GetOptions) -> Result<Download, ProgramError> {
-        let mut driver = self.share().lock();
-        driver.check()?;
+        let mut driver = self.share().enter()?;
         let number = driver.session().get(content, options);
         driver.flush();
         drop(driver);
@@ -262,8 +295,7 @@ impl Client {
         source: ContentSource,
         options: PublishOptions,
     ) -> Result<Publication, ProgramError> {
-        let mut driver = self.share().lock();
-        driver.check()?;
+        let mut driver = self.share().enter()?;
         let content = driver.publish(Arc::new(source), options);
         drop(driver);
         Ok(Publication::new(self.share(), content))
@@ -291,8 +323,7 @@ impl Client {
         source: ContentSource,
         options: SendOptions,
     ) -> Result<Upload, ProgramError> {
-        let mut driver = self.share().lock();
-        driver.check()?;
+        let mut driver = self.share().enter()?;
         let content = source.content();
         let number = driver.send(destination, Arc::new(source), options);
         drop(driver);
@@ -318,8 +349,7 @@ impl Client {
         delivery: Delivery,
         payload: impl Into<Bytes>,
     ) -> Result<(), ProgramError> {
-        let mut driver = self.share().lock();
-        driver.check()?;
+        let mut driver = self.share().enter()?;
         driver
             .session()
             .message(destination, channel, delivery, payload.into())?;
@@ -329,8 +359,7 @@ impl Client {
 
     /// Receives the messages of a channel.
     pub fn listen(&self, channel: u32) -> Result<ChannelReader, ProgramError> {
-        let mut driver = self.share().lock();
-        driver.check()?;
+        let mut driver = self.share().enter()?;
         driver.session().listen(channel);
         driver.flush();
         drop(driver);
@@ -340,8 +369,7 @@ impl Client {
     /// Receives what others send without a request: `recv` of [MFTP §4]. Offers that do not fit the rule are refused. A
     /// program has one inbox: a second call replaces the rule.
     pub fn inbox(&self, rule: OfferRule) -> Result<OfferInbox, ProgramError> {
-        let mut driver = self.share().lock();
-        driver.check()?;
+        let mut driver = self.share().enter()?;
         driver.session().take_offers(rule);
         driver.flush();
         drop(driver);
@@ -390,8 +418,7 @@ impl Client {
         question: Question,
         read: impl Fn(Answer) -> Option<T> + Send + 'static,
     ) -> Result<Call<T>, ProgramError> {
-        let mut driver = self.share().lock();
-        driver.check()?;
+        let mut driver = self.share().enter()?;
         let number = driver.session().ask(question);
         driver.flush();
         drop(driver);
@@ -410,7 +437,9 @@ impl Client {
 
     /// Returns the states of the program's transfers.
     pub fn transfers(&self) -> Vec<TransferReport> {
-        let mut driver = self.share().lock();
+        let Some(mut driver) = self.share().lock() else {
+            return Vec::new();
+        };
         let session = driver.session();
         let (requested, sent) = session.transfers();
         let gets = requested
@@ -429,9 +458,10 @@ impl Client {
 
 /// Serves a client until it, and all that it has returned, is dropped.
 fn run_thread(share: &Weak<DriverShare>) {
-    let readable = share
-        .upgrade()
-        .and_then(|share| share.lock().as_fd().try_clone_to_owned().ok());
+    let readable = share.upgrade().and_then(|share| {
+        let driver = share.lock()?;
+        driver.as_fd().try_clone_to_owned().ok()
+    });
     let Some(readable) = readable else {
         return;
     };

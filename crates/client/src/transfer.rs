@@ -1,7 +1,7 @@
 //! What a client returns for something that continues: a download, an upload, a publication, an inbox, a channel.
 
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -35,7 +35,9 @@ impl NumberGuard {
 
 impl Drop for NumberGuard {
     fn drop(&mut self) {
-        self.share.lock().cancel(self.number);
+        if let Some(mut driver) = self.share.lock() {
+            driver.cancel(self.number);
+        }
     }
 }
 
@@ -68,7 +70,7 @@ impl Download {
 
     /// Returns how far it is.
     pub fn progress(&self) -> Option<FetchedSoFar> {
-        let mut driver = self.guard.share.lock();
+        let mut driver = self.guard.share.lock()?;
         driver.session().get_progress(self.guard.number)
     }
 
@@ -88,8 +90,7 @@ impl Download {
     /// Tells the sender of an offered content that it is here, and where it belongs. [`Download::bytes`] and
     /// [`Download::to_file`] do so themselves.
     pub fn settle(&self, verdict: OfferVerdict) {
-        if let Some(offer) = &self.offer {
-            let mut driver = self.guard.share.lock();
+        if let (Some(offer), Some(mut driver)) = (&self.offer, self.guard.share.lock()) {
             driver.session().settle(offer, verdict);
             driver.flush();
         }
@@ -133,6 +134,8 @@ impl Download {
         let part = tempfile::Builder::new()
             .prefix(".whimbrel-")
             .suffix(".part")
+            // As any new file: the process's mask applies.
+            .permissions(std::fs::Permissions::from_mode(0o666))
             .tempfile_in(folder)
             .map_err(|source| failed(path, source))?;
         let (mut part, path) = (Some(part), path.to_owned());
@@ -149,7 +152,8 @@ impl Download {
                     }
                     ChunkStep::Complete(length) => {
                         let part = part.take().ok_or(ProgramError::Over)?;
-                        keep(part, &path)?;
+                        part.persist(&path)
+                            .map_err(|error| failed(&path, error.error))?;
                         if let Some(offer) = &self.offer {
                             driver.session().settle(offer, OfferVerdict::Received);
                         }
@@ -182,20 +186,6 @@ impl Download {
     }
 }
 
-/// Gives a whole file its name, with the permissions of a new file.
-fn keep(part: tempfile::NamedTempFile, path: &Path) -> Result<(), ProgramError> {
-    let failed = |source| ProgramError::Write {
-        path: path.to_owned(),
-        source,
-    };
-    let mask = rustix::process::umask(rustix::fs::Mode::empty());
-    rustix::process::umask(mask);
-    let mode = rustix::fs::Mode::from_raw_mode(0o666 & !mask.as_raw_mode());
-    rustix::fs::fchmod(part.as_file(), mode).map_err(|error| failed(error.into()))?;
-    part.persist(path).map_err(|error| failed(error.error))?;
-    Ok(())
-}
-
 /// A content that is sent. Dropping it ends the transfer; what the network has taken is still delivered.
 #[derive(Debug)]
 pub struct Upload {
@@ -216,7 +206,7 @@ impl Upload {
 
     /// Returns how far it is.
     pub fn progress(&self) -> Option<SendProgress> {
-        let mut driver = self.guard.share.lock();
+        let mut driver = self.guard.share.lock()?;
         driver.session().send_progress(self.guard.number)
     }
 
@@ -257,7 +247,9 @@ impl Publication {
 
 impl Drop for Publication {
     fn drop(&mut self) {
-        self.share.lock().withdraw(self.content);
+        if let Some(mut driver) = self.share.lock() {
+            driver.withdraw(self.content);
+        }
     }
 }
 
@@ -284,7 +276,9 @@ impl ChannelReader {
 
 impl Drop for ChannelReader {
     fn drop(&mut self) {
-        self.share.lock().session().stop_listening(self.channel);
+        if let Some(mut driver) = self.share.lock() {
+            driver.session().stop_listening(self.channel);
+        }
     }
 }
 
@@ -330,8 +324,7 @@ impl IncomingOffer {
 
     /// Receives the content.
     pub fn accept(self) -> Result<Download, ProgramError> {
-        let mut driver = self.share.lock();
-        driver.check()?;
+        let mut driver = self.share.enter()?;
         let options = GetOptions {
             limit: Some(self.offer.content.content_len),
             ..GetOptions::default()
@@ -350,8 +343,7 @@ impl IncomingOffer {
 
     /// Refuses it; the sender is told why.
     pub fn refuse(self, verdict: OfferVerdict) -> Result<(), ProgramError> {
-        let mut driver = self.share.lock();
-        driver.check()?;
+        let mut driver = self.share.enter()?;
         driver.session().settle(&self.offer, verdict);
         driver.flush();
         Ok(())

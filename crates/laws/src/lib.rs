@@ -48,6 +48,8 @@ const EVERYTHING: &[&str] = &[
     "io",
     "mobilityfirst",
     "client",
+    "client-c",
+    "client-python",
     "node",
     "lab",
     "bench",
@@ -95,6 +97,8 @@ pub const LAYERS: &[Layer] = &[
         &["core", "content", "keychain", "mobilityfirst"],
         &[],
     ),
+    layer("client-c", &["client"], &[]),
+    layer("client-python", &["client"], &[]),
     layer(
         "http-proxy",
         &["core", "content", "client", "stream", "mobilityfirst"],

@@ -15,6 +15,8 @@ mod offered;
 mod question;
 mod requested;
 mod sent;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

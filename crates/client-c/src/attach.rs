@@ -1,0 +1,225 @@
+//! Attaching, waiting and names.
+
+use std::ffi::{c_char, c_int};
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+use whimbrel_client::driver::poll_readable;
+use whimbrel_client::place::host_daemon_socket;
+use whimbrel_client::session::{Answer, Question};
+use whimbrel_client::{AttachOptions, Guid, HostDriver};
+
+use crate::argument::{self, Out, OutBuffer, whimbrel_name};
+use crate::code::whimbrel_code::*;
+use crate::code::{Fault, guarded, numbered};
+use crate::program::{self, whimbrel, with};
+
+/// Attaches to the host daemon on `socket`, or to this user's or the system's if it is NULL, and writes a handle to
+/// `handle`. A host that goes may be away for `reconnect_ms` milliseconds before transfers fail; 0 stands for a minute.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn whimbrel_attach(
+    socket: *const c_char,
+    reconnect_ms: u64,
+    handle: *mut whimbrel,
+) -> c_int {
+    guarded(|| {
+        let handle = Out::new(handle, "handle")?;
+        // SAFETY: the caller's promise.
+        let socket = unsafe { argument::path(socket) }.unwrap_or_else(host_daemon_socket);
+        let mut options = AttachOptions::default();
+        if reconnect_ms > 0 {
+            options.reconnect_for = Duration::from_millis(reconnect_ms);
+        }
+        let opened = program::open(HostDriver::attach(&socket, options)?)?;
+        // SAFETY: the caller's promise.
+        unsafe { handle.set(opened) };
+        Ok(WHIMBREL_OK)
+    })
+}
+
+/// Withdraws what is published, ends all transfers and closes the handle. What the network has taken is still
+/// delivered.
+#[unsafe(no_mangle)]
+pub extern "C" fn whimbrel_detach(handle: whimbrel) -> c_int {
+    guarded(|| program::close(handle).map(|()| WHIMBREL_OK))
+}
+
+/// Returns a file descriptor that is readable when whimbrel_process has something to do; negative if it fails. It
+/// belongs to the handle and must not be read, written or closed. It stays the same when the host restarts.
+#[unsafe(no_mangle)]
+pub extern "C" fn whimbrel_fd(handle: whimbrel) -> c_int {
+    numbered(|| with(handle, |program| Ok(program.driver.as_fd().as_raw_fd())))
+}
+
+/// Does all that can be done without waiting: events of the host, and chunks for those who fetch what is published.
+#[unsafe(no_mangle)]
+pub extern "C" fn whimbrel_process(handle: whimbrel) -> c_int {
+    guarded(|| {
+        with(handle, |program| {
+            program.driver.process()?;
+            Ok(WHIMBREL_OK)
+        })
+    })
+}
+
+/// Waits until there is something to do, for at most `timeout_ms` milliseconds, or for ever if that is negative; then
+/// does it. Returns WHIMBREL_TIMED_OUT or WHIMBREL_INTERRUPTED, after a signal, if nothing was done.
+#[unsafe(no_mangle)]
+pub extern "C" fn whimbrel_wait(handle: whimbrel, timeout_ms: i64) -> c_int {
+    guarded(|| {
+        // The handle can be used by others meanwhile, or be closed.
+        let readable = with(handle, |program| {
+            let readable = program.driver.as_fd().try_clone_to_owned();
+            readable.map_err(|error| Fault::new(WHIMBREL_FAULT, error.to_string()))
+        })?;
+        let patience = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
+        match poll_readable(readable.as_fd(), patience) {
+            Ok(true) => with(handle, |program| {
+                program.driver.process()?;
+                Ok(WHIMBREL_OK)
+            }),
+            Ok(false) => {
+                let text = format!("nothing has happened within {timeout_ms} ms");
+                Err(Fault::new(WHIMBREL_TIMED_OUT, text))
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Err(Fault::new(
+                WHIMBREL_INTERRUPTED,
+                "a signal has interrupted the wait: wait again",
+            )),
+            Err(error) => Err(Fault::new(WHIMBREL_FAULT, error.to_string())),
+        }
+    })
+}
+
+/// Returns 1 while the host is there, 0 while it is away, and a code if that cannot be known.
+#[unsafe(no_mangle)]
+pub extern "C" fn whimbrel_is_connected(handle: whimbrel) -> c_int {
+    numbered(|| {
+        with(handle, |program| {
+            Ok(program.driver.session().is_connected().into())
+        })
+    })
+}
+
+/// Writes the host's name, by which others send to its programs, to `name`. WHIMBREL_AGAIN until the host has told it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn whimbrel_own_name(handle: whimbrel, name: *mut whimbrel_name) -> c_int {
+    guarded(|| {
+        let place = Out::new(name, "name")?;
+        let own = with(handle, |program| {
+            if program.name.is_none() {
+                let session = program.driver.session();
+                let question = *program
+                    .name_question
+                    .get_or_insert_with(|| session.ask(Question::Status));
+                match session.take_answer(question) {
+                    Some(Answer::Status(json)) => {
+                        program.name_question = None;
+                        program.name = name_in(&json);
+                    }
+                    Some(Answer::Failed(error)) => {
+                        program.name_question = None;
+                        return Err(error.into());
+                    }
+                    Some(_) | None => {}
+                }
+                program.driver.flush();
+            }
+            Ok(program.name)
+        })?;
+        match own {
+            Some(own) => {
+                // SAFETY: the caller's promise.
+                unsafe { place.set(own.into()) };
+                Ok(WHIMBREL_OK)
+            }
+            None => Err(Fault::new(
+                WHIMBREL_AGAIN,
+                "the host has not told its name yet",
+            )),
+        }
+    })
+}
+
+/// Returns the name in a host's report.
+fn name_in(json: &str) -> Option<Guid> {
+    let (_, rest) = json.split_once("\"guid\":")?;
+    let (_, rest) = rest.split_once('"')?;
+    rest.split_once('"')?.0.parse().ok()
+}
+
+/// Reads a name of 64 hexadecimal digits.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn whimbrel_name_parse(
+    text: *const c_char,
+    name: *mut whimbrel_name,
+) -> c_int {
+    guarded(|| {
+        let place = Out::new(name, "name")?;
+        // SAFETY: the caller's promise.
+        let text =
+            unsafe { argument::text(text) }?.ok_or_else(|| Fault::argument("text is NULL"))?;
+        let name: Guid = text
+            .parse()
+            .map_err(|_| Fault::argument("a name has 64 hexadecimal digits"))?;
+        // SAFETY: the caller's promise.
+        unsafe { place.set(name.into()) };
+        Ok(WHIMBREL_OK)
+    })
+}
+
+/// Writes a name as 64 hexadecimal digits and a zero to `text`, which has room for 65 bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn whimbrel_name_text(
+    name: *const whimbrel_name,
+    text: *mut c_char,
+) -> c_int {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let name = unsafe { argument::value(name, "name") }?;
+        Out::new(text, "text")?;
+        let digits = format!("{}\0", name.guid());
+        let buffer = OutBuffer::new(text.cast(), digits.len())?;
+        // SAFETY: the caller's promise.
+        unsafe { buffer.fill_whole(digits.as_bytes()) }?;
+        Ok(WHIMBREL_OK)
+    })
+}
+
+/// Says what a code means, in a word.
+#[unsafe(no_mangle)]
+pub extern "C" fn whimbrel_code_text(code: c_int) -> *const c_char {
+    let text = match code {
+        0 => c"done",
+        1 => c"all bytes were read",
+        -1 => c"nothing yet",
+        -2 => c"wrong argument",
+        -3 => c"closed handle",
+        -4 => c"handle of another process",
+        -5 => c"no host",
+        -6 => c"given up",
+        -7 => c"refused",
+        -8 => c"too long",
+        -9 => c"file cannot be read",
+        -10 => c"timed out",
+        -11 => c"interrupted",
+        -12 => c"over",
+        -13 => c"buffer too small",
+        -14 => c"fault in the library",
+        _ => c"unknown code",
+    };
+    text.as_ptr()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_in_a_report_is_found() {
+        let name = Guid([7; 32]);
+        let report = format!("{{\"version\":\"1\",\"guid\": \"{name}\",\"links\":[]}}");
+        assert_eq!(name_in(&report), Some(name));
+        assert_eq!(name_in("{}"), None);
+    }
+}

@@ -1,0 +1,513 @@
+//! Contents: publish, get, send, inbox.
+
+use std::collections::BTreeSet;
+use std::ffi::{c_char, c_int};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use whimbrel_client::session::ChunkStep;
+use whimbrel_client::{
+    ContentOffer, ContentSource, GetOptions, Guid, OfferRule, OfferUse, OfferVerdict, SendOptions,
+    TransferState,
+};
+
+use crate::argument::{self, Out, OutBuffer, whimbrel_name};
+use crate::code::whimbrel_code::*;
+use crate::code::{Fault, guarded};
+use crate::program::{Program, whimbrel, with};
+
+/// How a content is sent.
+#[repr(C)]
+#[allow(non_camel_case_types, reason = "a name of the C interface")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct whimbrel_send_options {
+    /// How long a router may store a chunk, in milliseconds; 0 for as long as it does.
+    pub lifetime_ms: u64,
+    /// 0: it is over when the first router has all of it; else when the receiver has it.
+    pub until_delivered: u8,
+    /// The use that the receiver is told: 0 a file, 1 a note for a person.
+    pub proposed: u8,
+}
+
+/// How far a transfer is.
+#[repr(C)]
+#[allow(non_camel_case_types, reason = "a name of the C interface")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct whimbrel_progress {
+    /// Bytes that have arrived, or that the first router has taken.
+    pub bytes: u64,
+    /// Of a sent content, bytes that routers store because the receiver is away.
+    pub stored: u64,
+    /// Of a fetched content, its length; 0 until it is known.
+    pub length: u64,
+    /// Of a fetched content: 0 requested, 1 flowing, 2 stalled, 3 no router responds, 4 the host is away. Of a sent
+    /// one: 0 leaving, 1 taken by the first router, 2 delivered, 3 and above refused.
+    pub state: u32,
+    /// Of a fetched content: 1 when all of it has arrived.
+    pub is_complete: u8,
+}
+
+/// A content that a sender offers.
+#[repr(C)]
+#[allow(non_camel_case_types, reason = "a name of the C interface")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct whimbrel_offer {
+    /// The sender, as its signature proves.
+    pub sender: whimbrel_name,
+    /// The sender's number for this offer.
+    pub number: u64,
+    /// The content.
+    pub content: whimbrel_name,
+    /// Its length in bytes.
+    pub length: u64,
+    /// The use that the sender proposes: 0 a file, 1 a note, 2 a folder as one.
+    pub proposed: u8,
+    /// The name that the sender suggests, with a zero at its end; it must not be used as a path.
+    pub file_name: [c_char; 256],
+}
+
+/// Publishes a copy of `length` bytes and writes the content's name to `content`, which may be NULL. `file_name` is
+/// suggested to those who fetch it and may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn whimbrel_publish_bytes(
+    handle: whimbrel,
+    data: *const u8,
+    length: usize,
+    file_name: *const c_char,
+    content: *mut whimbrel_name,
+) -> c_int {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let source = unsafe { source_of_bytes(data, length, file_name) }?;
+        // SAFETY: the caller's promise.
+        unsafe { publish(handle, source, content) }
+    })
+}
+
+/// Publishes a file, which is hashed first and read again when somebody fetches it: it must not change meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn whimbrel_publish_file(
+    handle: whimbrel,
+    path: *const c_char,
+    content: *mut whimbrel_name,
+) -> c_int {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let source = unsafe { source_of_file(path) }?;
+        // SAFETY: the caller's promise.
+        unsafe { publish(handle, source, content) }
+    })
+}
+
+unsafe fn source_of_bytes(
+    data: *const u8,
+    length: usize,
+    file_name: *const c_char,
+) -> Result<ContentSource, Fault> {
+    // SAFETY: the caller's promise.
+    let (data, file_name) =
+        unsafe { (argument::values(data, length)?, argument::text(file_name)?) };
+    let bytes = Bytes::copy_from_slice(data);
+    Ok(ContentSource::of_bytes(
+        bytes,
+        file_name.unwrap_or_default(),
+    ))
+}
+
+unsafe fn source_of_file(path: *const c_char) -> Result<ContentSource, Fault> {
+    // SAFETY: the caller's promise.
+    let path = unsafe { argument::path(path) }.ok_or_else(|| Fault::argument("path is NULL"))?;
+    let source = ContentSource::of_file(&path);
+    source.map_err(|error| Fault::new(WHIMBREL_FILE, error.to_string()))
+}
+
+unsafe fn publish(
+    handle: whimbrel,
+    source: ContentSource,
+    content: *mut whimbrel_name,
+) -> Result<crate::whimbrel_code, Fault> {
+    let name = with(handle, |program| {
+        Ok(program.driver.publish(Arc::new(source)))
+    })?;
+    if let Ok(content) = Out::new(content, "content") {
+        // SAFETY: the caller's promise.
+        unsafe { content.set(name.into()) };
+    }
+    Ok(WHIMBREL_OK)
+}
+
+/// WHIMBREL_OK once the name service knows that a published content is here, WHIMBREL_AGAIN before.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn whimbrel_announced(
+    handle: whimbrel,
+    content: *const whimbrel_name,
+) -> c_int {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let content = unsafe { argument::value(content, "content") }?.guid();
+        with(handle, |program| {
+            match program.driver.session().is_announced(content)? {
+                true => Ok(WHIMBREL_OK),
+                false => Err(Fault::new(
+                    WHIMBREL_AGAIN,
+                    "the name service does not know it yet",
+                )),
+            }
+        })
+    })
+}
+
+/// Ends a publication.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn whimbrel_withdraw(
+    handle: whimbrel,
+    content: *const whimbrel_name,
+) -> c_int {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let content = unsafe { argument::value(content, "content") }?.guid();
+        with(handle, |program| {
+            program.driver.session().announcement(content)?;
+            program.driver.withdraw(content);
+            Ok(WHIMBREL_OK)
+        })
+    })
+}
+
+/// Fetches a content of at most `limit` bytes (0 for any) and writes the transfer's number to `transfer`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn whimbrel_get(
+    handle: whimbrel,
+    content: *const whimbrel_name,
+    limit: u64,
+    transfer: *mut u32,
+) -> c_int {
+    guarded(|| {
+        let place = Out::new(transfer, "transfer")?;
+        // SAFETY: the caller's promise.
+        let content = unsafe { argument::value(content, "content") }?.guid();
+        let options = GetOptions {
+            limit: (limit > 0).then_some(limit),
+            ..GetOptions::default()
+        };
+        let number = with(handle, |program| {
+            let number = program.driver.session().get(content, options);
+            program.driver.flush();
+            Ok(number)
+        })?;
+        // SAFETY: the caller's promise.
+        unsafe { place.set(number) };
+        Ok(WHIMBREL_OK)
+    })
+}
+
+/// Writes the next bytes of a fetched content, verified and in order, to `buffer` and their number to `length`.
+/// WHIMBREL_AGAIN if none have arrived, WHIMBREL_END after the last. The source sends further ones only as these are read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn whimbrel_read(
+    handle: whimbrel,
+    transfer: u32,
+    buffer: *mut u8,
+    size: usize,
+    length: *mut usize,
+) -> c_int {
+    guarded(|| {
+        let (buffer, length) = (OutBuffer::new(buffer, size)?, Out::new(length, "length")?);
+        if buffer.size() == 0 {
+            return Err(Fault::argument("the buffer has no room"));
+        }
+        with(handle, |program| {
+            let rest = match program.rest.get_mut(&transfer) {
+                Some(rest) => rest,
+                None => match program.driver.session().take_piece(transfer)? {
+                    ChunkStep::Piece(piece) => program.rest.entry(transfer).or_insert(piece),
+                    ChunkStep::Waiting => {
+                        return Err(Fault::new(WHIMBREL_AGAIN, "no bytes have arrived yet"));
+                    }
+                    ChunkStep::Complete(_) => {
+                        // SAFETY: the caller's promise.
+                        unsafe { length.set(0) };
+                        program.note_read(transfer);
+                        return Ok(WHIMBREL_END);
+                    }
+                },
+            };
+            // SAFETY: the caller's promise.
+            let count = unsafe { buffer.fill(&rest.data) };
+            rest.data = rest.data.slice(count..);
+            if rest.data.is_empty() {
+                program.rest.remove(&transfer);
+            }
+            program.driver.flush();
+            // SAFETY: the caller's promise.
+            unsafe { length.set(count) };
+            Ok(WHIMBREL_OK)
+        })
+    })
+}
+
+/// Ends a transfer or forgets a question. A content that was sent is still delivered if the network has all of it.
+#[unsafe(no_mangle)]
+pub extern "C" fn whimbrel_cancel(handle: whimbrel, transfer: u32) -> c_int {
+    guarded(|| {
+        with(handle, |program| {
+            program.rest.remove(&transfer);
+            program.accepted.remove(&transfer);
+            program.driver.cancel(transfer);
+            Ok(WHIMBREL_OK)
+        })
+    })
+}
+
+/// Writes how far a transfer is to `progress`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn whimbrel_transfer(
+    handle: whimbrel,
+    transfer: u32,
+    progress: *mut whimbrel_progress,
+) -> c_int {
+    guarded(|| {
+        let place = Out::new(progress, "progress")?;
+        let progress = with(handle, |program| {
+            progress_of(program, transfer).ok_or_else(|| {
+                Fault::new(WHIMBREL_OVER, "the transfer is over, or was never begun")
+            })
+        })?;
+        // SAFETY: the caller's promise.
+        unsafe { place.set(progress) };
+        Ok(WHIMBREL_OK)
+    })
+}
+
+fn progress_of(program: &mut Program, transfer: u32) -> Option<whimbrel_progress> {
+    let session = program.driver.session();
+    if let Some(get) = session.get_progress(transfer) {
+        return Some(whimbrel_progress {
+            bytes: get.bytes,
+            stored: 0,
+            length: get.length.unwrap_or_default(),
+            state: match get.state {
+                Some(TransferState::Requested) => 0,
+                Some(TransferState::Flowing) => 1,
+                Some(TransferState::Stalled) => 2,
+                Some(TransferState::Disconnected) => 3,
+                None => 4,
+            },
+            is_complete: get.is_complete.into(),
+        });
+    }
+    let sent = session.send_progress(transfer)?;
+    Some(whimbrel_progress {
+        bytes: sent.taken,
+        stored: sent.stored,
+        length: 0,
+        state: sent.state as u32,
+        is_complete: 0,
+    })
+}
+
+/// Sends a copy of `length` bytes to a receiver and writes the transfer's number to `transfer`. `file_name` and
+/// `options` may be NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn whimbrel_send_bytes(
+    handle: whimbrel,
+    destination: *const whimbrel_name,
+    data: *const u8,
+    length: usize,
+    file_name: *const c_char,
+    options: *const whimbrel_send_options,
+    transfer: *mut u32,
+) -> c_int {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let source = unsafe { source_of_bytes(data, length, file_name) }?;
+        // SAFETY: the caller's promise.
+        unsafe { send(handle, destination, source, options, transfer) }
+    })
+}
+
+/// Sends a file, which is hashed first: it must not change before it has left.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn whimbrel_send_file(
+    handle: whimbrel,
+    destination: *const whimbrel_name,
+    path: *const c_char,
+    options: *const whimbrel_send_options,
+    transfer: *mut u32,
+) -> c_int {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let source = unsafe { source_of_file(path) }?;
+        // SAFETY: the caller's promise.
+        unsafe { send(handle, destination, source, options, transfer) }
+    })
+}
+
+unsafe fn send(
+    handle: whimbrel,
+    destination: *const whimbrel_name,
+    source: ContentSource,
+    options: *const whimbrel_send_options,
+    transfer: *mut u32,
+) -> Result<crate::whimbrel_code, Fault> {
+    let place = Out::new(transfer, "transfer")?;
+    // SAFETY: the caller's promise.
+    let destination = unsafe { argument::value(destination, "destination") }?.guid();
+    // SAFETY: the caller's promise.
+    let options = match unsafe { argument::value(options, "options") } {
+        Ok(options) => send_options(options)?,
+        Err(_) => SendOptions::default(),
+    };
+    let number = with(handle, |program| {
+        Ok(program.driver.send(destination, Arc::new(source), options))
+    })?;
+    // SAFETY: the caller's promise.
+    unsafe { place.set(number) };
+    Ok(WHIMBREL_OK)
+}
+
+fn send_options(options: whimbrel_send_options) -> Result<SendOptions, Fault> {
+    Ok(SendOptions {
+        proposed: match options.proposed {
+            0 => OfferUse::File,
+            1 => OfferUse::Note,
+            _ => return Err(Fault::argument("proposed is 0 (a file) or 1 (a note)")),
+        },
+        lifetime: (options.lifetime_ms > 0).then(|| Duration::from_millis(options.lifetime_ms)),
+        until_delivered: options.until_delivered != 0,
+        ..SendOptions::default()
+    })
+}
+
+/// WHIMBREL_OK once a sent content is where its options want it, WHIMBREL_AGAIN before, WHIMBREL_REFUSED if the receiver
+/// refuses it.
+#[unsafe(no_mangle)]
+pub extern "C" fn whimbrel_sent(handle: whimbrel, transfer: u32) -> c_int {
+    guarded(|| {
+        with(handle, |program| {
+            match program.driver.session().send_outcome(transfer)? {
+                Some(_) => Ok(WHIMBREL_OK),
+                None => Err(Fault::new(WHIMBREL_AGAIN, "it is still on its way")),
+            }
+        })
+    })
+}
+
+/// Receives what others send without a request: from `count` senders only, or from anyone if that is 0, and at most
+/// `max_size` bytes each, or any length if that is 0. Others are refused. A second call replaces the rule.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn whimbrel_inbox(
+    handle: whimbrel,
+    senders: *const whimbrel_name,
+    count: usize,
+    max_size: u64,
+) -> c_int {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let senders = unsafe { argument::values(senders, count) }?;
+        let senders: BTreeSet<Guid> = senders.iter().map(|name| name.guid()).collect();
+        let rule = OfferRule {
+            senders: (count > 0).then_some(senders),
+            max_size: (max_size > 0).then_some(max_size),
+        };
+        with(handle, |program| {
+            program.driver.session().take_offers(rule);
+            program.driver.flush();
+            Ok(WHIMBREL_OK)
+        })
+    })
+}
+
+/// Writes the next offer to `offer`; WHIMBREL_AGAIN if there is none. Decide with whimbrel_accept or whimbrel_refuse.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn whimbrel_next_offer(
+    handle: whimbrel,
+    offer: *mut whimbrel_offer,
+) -> c_int {
+    guarded(|| {
+        let place = Out::new(offer, "offer")?;
+        let taken = with(handle, |program| {
+            let Some(taken) = program.driver.session().take_offer() else {
+                return Err(Fault::new(WHIMBREL_AGAIN, "nothing is offered yet"));
+            };
+            program.keep_offer(taken.clone());
+            Ok(taken)
+        })?;
+        // SAFETY: the caller's promise.
+        unsafe { place.set(described(&taken)) };
+        Ok(WHIMBREL_OK)
+    })
+}
+
+fn described(offer: &ContentOffer) -> whimbrel_offer {
+    let mut file_name = [0; 256];
+    let text = offer.content.file_name.as_bytes().iter();
+    // The last place stays zero.
+    for (place, byte) in file_name[..255].iter_mut().zip(text) {
+        *place = *byte as c_char;
+    }
+    whimbrel_offer {
+        sender: offer.id.sender.into(),
+        number: offer.id.number,
+        content: offer.content.content.into(),
+        length: offer.content.content_len,
+        proposed: offer.proposed as u8,
+        file_name,
+    }
+}
+
+/// Receives an offered content and writes the transfer's number to `transfer`. The sender is told that it has arrived
+/// when whimbrel_read has returned WHIMBREL_END.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn whimbrel_accept(
+    handle: whimbrel,
+    offer: *const whimbrel_offer,
+    transfer: *mut u32,
+) -> c_int {
+    guarded(|| {
+        let place = Out::new(transfer, "transfer")?;
+        // SAFETY: the caller's promise.
+        let offer = unsafe { argument::value(offer, "offer") }?;
+        let number = with(handle, |program| {
+            let offer = program.decide_offer(offer.sender.guid(), offer.number)?;
+            let options = GetOptions {
+                limit: Some(offer.content.content_len),
+                ..GetOptions::default()
+            };
+            let number = program.driver.session().accept(&offer, options);
+            program.driver.flush();
+            program.accepted.insert(number, offer);
+            Ok(number)
+        })?;
+        // SAFETY: the caller's promise.
+        unsafe { place.set(number) };
+        Ok(WHIMBREL_OK)
+    })
+}
+
+/// Refuses an offer. The sender is told `reason`: 1 not accepted, 2 too long, 3 the inbox is full, 4 not usable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn whimbrel_refuse(
+    handle: whimbrel,
+    offer: *const whimbrel_offer,
+    reason: c_int,
+) -> c_int {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let offer = unsafe { argument::value(offer, "offer") }?;
+        let verdict = match reason {
+            1 => OfferVerdict::NotAccepted,
+            2 => OfferVerdict::TooLong,
+            3 => OfferVerdict::InboxFull,
+            4 => OfferVerdict::Unusable,
+            _ => return Err(Fault::argument("reason is 1 to 4")),
+        };
+        with(handle, |program| {
+            let offer = program.decide_offer(offer.sender.guid(), offer.number)?;
+            program.driver.session().settle(&offer, verdict);
+            program.driver.flush();
+            Ok(WHIMBREL_OK)
+        })
+    })
+}
