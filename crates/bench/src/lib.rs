@@ -74,7 +74,7 @@ pub enum Part {
 
 impl Part {
     /// All parts, in the order of the table.
-    pub const ALL: [Part; 9] = [
+    pub const ALL: [Part; 10] = [
         Part::Loss,
         Part::Lossless,
         Part::Outage,

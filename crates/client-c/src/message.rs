@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 
+use whimbrel_client::Delivery;
 use whimbrel_client::session::{Answer, Question};
 
 use crate::argument::{self, Out, OutBuffer, whimbrel_name};
@@ -29,7 +30,12 @@ pub unsafe extern "C" fn whimbrel_message(
         };
         with(handle, |program| {
             let session = program.driver.session();
-            session.message(destination.guid(), channel, data.to_vec().into())?;
+            session.message(
+                destination.guid(),
+                channel,
+                Delivery::default(),
+                data.to_vec().into(),
+            )?;
             program.driver.flush();
             Ok(WHIMBREL_OK)
         })

@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use whimbrel_client::session::ChunkStep;
 use whimbrel_client::{
-    ContentOffer, ContentSource, GetOptions, Guid, OfferRule, OfferUse, OfferVerdict, SendOptions,
-    TransferState,
+    ContentOffer, ContentSource, Delivery, GetOptions, Guid, OfferRule, OfferUse, OfferVerdict,
+    PublishOptions, SendOptions, Storage, TransferOptions, TransferState,
 };
 
 use crate::argument::{self, Out, OutBuffer, whimbrel_name};
@@ -128,7 +128,9 @@ unsafe fn publish(
     content: *mut whimbrel_name,
 ) -> Result<crate::whimbrel_code, Fault> {
     let name = with(handle, |program| {
-        Ok(program.driver.publish(Arc::new(source)))
+        Ok(program
+            .driver
+            .publish(Arc::new(source), PublishOptions::default()))
     })?;
     if let Ok(content) = Out::new(content, "content") {
         // SAFETY: the caller's promise.
@@ -368,13 +370,21 @@ unsafe fn send(
 }
 
 fn send_options(options: whimbrel_send_options) -> Result<SendOptions, Fault> {
+    let lifetime = options.lifetime_ms;
+    let lifetime = (lifetime > 0).then(|| Duration::from_millis(lifetime));
     Ok(SendOptions {
         proposed: match options.proposed {
             0 => OfferUse::File,
             1 => OfferUse::Note,
             _ => return Err(Fault::argument("proposed is 0 (a file) or 1 (a note)")),
         },
-        lifetime: (options.lifetime_ms > 0).then(|| Duration::from_millis(options.lifetime_ms)),
+        transfer: TransferOptions {
+            delivery: Delivery {
+                storage: Storage::of(lifetime),
+                ..Delivery::default()
+            },
+            ..TransferOptions::default()
+        },
         until_delivered: options.until_delivered != 0,
         ..SendOptions::default()
     })

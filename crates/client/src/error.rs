@@ -72,7 +72,9 @@ pub enum ProgramError {
         reason: FailReason,
     },
     /// Parts of a content are missing that are not requested again, as its source or the program has chosen.
-    #[error("{content}: parts of it are missing, and with the reliability of don't care they are not requested again: fetch it with NACK")]
+    #[error(
+        "{content}: parts of it are missing, and with the reliability of don't care they are not requested again: fetch it with NACK"
+    )]
     Incomplete {
         /// The content.
         content: Guid,

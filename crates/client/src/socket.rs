@@ -210,13 +210,15 @@ mod tests {
     #[test]
     fn a_request_is_one_frame() {
         let (mut client, mut daemon) = pair();
-        client.send(&LocalRequest::Cancel { request: 9 }).unwrap();
+        client
+            .send_all(vec![LocalRequest::Cancel { request: 9 }])
+            .unwrap();
         let mut frame = [0; 9];
         daemon.read_exact(&mut frame).unwrap();
         assert_eq!(frame, [0, 0, 0, 5, 1, 0, 0, 0, 9]);
         drop(daemon);
         assert!(matches!(
-            client.send(&LocalRequest::Cancel { request: 9 }),
+            client.send_all(vec![LocalRequest::Cancel { request: 9 }]),
             Err(LocalError::Closed)
         ));
     }

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use whimbrel_client::{Attachment, LocalError};
 use whimbrel_core::{Guid, SeededRng, Time};
-use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
+use whimbrel_mobilityfirst::local::{Delivery, LocalEvent, LocalRequest};
 use whimbrel_stream::endpoint::StreamRead;
 use whimbrel_stream::{
     CutOff, OpenStreamError, StreamEndpoint, StreamEndpointOptions, StreamEvent, StreamKey,
@@ -213,6 +213,7 @@ impl Driver {
                 let message = LocalRequest::Message {
                     channel,
                     destination,
+                    delivery: Delivery::default(),
                     payload,
                 };
                 if self.line.requests.send(message).await.is_err() {

@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use whimbrel_content::{Assembly, Offer, Proof, Refusal, Verified};
+use whimbrel_content::{Assembly, ChunkSize, Offer, Proof, Refusal, Verified};
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::local::{Get, LocalChunk, LocalRequest, OfferId, TransferOptions, TransferState};
+use whimbrel_mobilityfirst::local::{
+    Get, LocalChunk, LocalRequest, OfferId, TransferOptions, TransferState,
+};
 
 use super::request_for;
 use crate::error::ProgramError;

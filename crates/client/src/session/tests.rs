@@ -68,7 +68,7 @@ impl ModelHost {
                     self.gets.remove(&request);
                     self.sends.remove(&request);
                 }
-                LocalRequest::Publish(publish) => _ = self.published.insert(publish.content),
+                LocalRequest::Publish(publish, _) => _ = self.published.insert(publish.content),
                 LocalRequest::Withdraw { content } => _ = self.published.remove(&content),
                 LocalRequest::Send(send) => assert!(self.sends.insert(send.request)),
                 other => panic!("{other:?}"),
@@ -216,7 +216,8 @@ impl Scene {
             Act::Publish(which) => {
                 let publish = self.publish(which);
                 self.published.insert(publish.content);
-                self.session.publish(publish);
+                self.session
+                    .publish(publish, TransferOptions::default(), false);
             }
             Act::Withdraw(which) => {
                 let name = self.name(which);
@@ -453,7 +454,7 @@ fn an_announcement_and_an_unreadable_content_are_told() {
     session.handle_connected();
     let source = ContentSource::of_bytes(vec![1; 10].into(), "");
     let content = source.content();
-    session.publish(source.publish());
+    session.publish(source.publish(), TransferOptions::default(), false);
     assert!(!session.is_announced(content).unwrap());
     let code = ControlCode::Registered;
     session.handle_event(LocalEvent::Published { content, code });

@@ -9,7 +9,7 @@ use whimbrel_mobilityfirst::host::HostEvent;
 use whimbrel_mobilityfirst::local::{
     ContentOffer, Get, LocalChunk, LocalEvent, LocalRequest, OfferId, Publish, TransferOptions,
 };
-use whimbrel_mobilityfirst::wire::{ContentKind, Reliability};
+use whimbrel_mobilityfirst::wire::ContentKind;
 use whimbrel_ndn_packet::{DigestSigner, Name};
 use whimbrel_node::NodeEvent;
 use whimbrel_sim::tcp::{FetchId, SenderSample, ServerStats, TcpEvent};
@@ -656,12 +656,8 @@ fn get_of(load: &Load, request: u32, content: Guid) -> Get {
     Get {
         request,
         content,
-        chunk_log2: asked(load.chunk),
+        options: load.options(),
         in_order: false,
-        reliability: Reliability::Nack,
-        nack_timeout_ms: load.nack_timer.map_or(0, |timer| {
-            u32::try_from(timer.as_millis()).unwrap_or(u32::MAX)
-        }),
         credit: 8,
         resume: bytes::Bytes::new(),
     }

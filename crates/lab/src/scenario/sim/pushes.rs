@@ -1,7 +1,6 @@
 //! Loads of contents that their receivers have not requested.
 
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::chunk_size::asked;
 use whimbrel_mobilityfirst::local::{
     AcceptOffer, Get, LocalRequest, OfferId, OfferVerdict, Publish, SendContent,
 };
@@ -16,8 +15,7 @@ pub(super) fn send(load: &Load, receiver: usize, request: u32, content: Publish)
     SendContent {
         request,
         destination: keys(receiver).guid(),
-        lifetime_ms: 0,
-        chunk_log2: asked(load.chunk),
+        options: load.options(),
         proposed: match is_message {
             true => OfferUse::Note,
             false => OfferUse::File,

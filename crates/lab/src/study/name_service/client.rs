@@ -343,7 +343,7 @@ fn event_loop(
     let mut event_loop = EventLoop::new(clock, client).map_err(failed)?;
     let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let socket = UdpConfig::new("load", here).neighbour("name server", server);
-    event_loop.add_udp(socket).map_err(failed)?;
+    event_loop.sockets().add_udp(socket).map_err(failed)?;
     Ok(event_loop)
 }
 
