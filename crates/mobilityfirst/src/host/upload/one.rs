@@ -8,6 +8,7 @@ use whimbrel_core::{Guid, Time};
 
 use super::confirming::Unconfirmed;
 use super::sending::SentContent;
+use super::window::SendWindow;
 use super::{Asked, MAX_PAUSE};
 use crate::local::Delivery;
 use crate::taken::MIN_GUARD;
@@ -39,6 +40,7 @@ pub(super) struct Upload {
     pub(super) stored: BTreeMap<Guid, ChunkRanges>,
     // In ACK mode: chunks that the client has not confirmed.
     pub(super) unconfirmed: Unconfirmed,
+    pub(super) window: SendWindow,
     pub(super) paused_until: Time,
     pub(super) pauses: u32,
     pub(super) last_use: Time,
@@ -63,6 +65,7 @@ impl Upload {
             repeat_guard: MIN_GUARD,
             stored: BTreeMap::new(),
             unconfirmed: Unconfirmed::default(),
+            window: SendWindow::default(),
             paused_until: Time::ZERO,
             pauses: 0,
             last_use: now,
@@ -133,6 +136,12 @@ impl Upload {
         self.pending.union(&late);
     }
 
+    /// Takes a chunk back that did not leave.
+    pub(super) fn take_back(&mut self, index: u32) {
+        self.window.give_back(self.chunk_size.bytes());
+        self.pending.insert(index);
+    }
+
     pub(super) fn rotate_sent(&mut self, now: Time) {
         if now.since(self.sent_since) >= self.repeat_guard {
             let older = core::mem::take(&mut self.sent[0]);
@@ -163,7 +172,17 @@ impl Upload {
         !self.pending.is_empty() || !self.unconfirmed.is_empty() || self.push.is_some()
     }
 
+    /// Returns the next chunk to send, if the receiver's window is open.
     pub(super) fn next(&mut self) -> Option<u32> {
+        if !self.window.is_open() {
+            return None;
+        }
+        let next = self.take_pending()?;
+        self.window.take(self.chunk_size.bytes());
+        Some(next)
+    }
+
+    fn take_pending(&mut self) -> Option<u32> {
         match self.first.take() {
             Some(first) => {
                 self.pending.remove_range(first..first + 1);
