@@ -14,12 +14,14 @@ use whimbrel_mobilityfirst::local::{
     AcceptOffer, ContentOffer, Get, LocalEvent, LocalRequest, OfferId, OfferVerdict, Publish,
     SendContent, SendState, ServiceKey, greeting,
 };
-use whimbrel_mobilityfirst::local::{Delivery, MissingParts, Service, Storage, TransferOptions};
+use whimbrel_mobilityfirst::local::{
+    Delivery, MissingParts, Service, ServiceKey, Storage, TransferOptions,
+};
 use whimbrel_mobilityfirst::wire;
 use whimbrel_mobilityfirst::wire::{
     ChunkRanges, ContentKind, Control, ControlCode, Credit, Data, DropReason, Echo, NetworkHeader,
     Notice, OfferTerms, OfferUse, Presence, PresenceCode, Reliability, Request, ServiceId,
-    SignedOffer, Transport, UpperProtocol,
+    SignedOffer, Transport, UpperProtocol, Verdict, WindowAdvice,
 };
 
 const CLIENT: Guid = Guid([0xc1; 32]);
@@ -50,6 +52,10 @@ fn request() -> Chunk {
         content: CONTENT,
         chunk_log2: 20,
         is_exact: false,
+        window: Some(WindowAdvice {
+            verdict: Verdict::Increase,
+            chunks: 16,
+        }),
         reliability: Reliability::Nack,
         chunks,
     };
@@ -146,6 +152,7 @@ fn resend() -> Chunk {
         content: CONTENT,
         chunk_log2: 20,
         is_exact: false,
+        window: None,
         reliability: Reliability::Nack,
         chunks,
     };

@@ -20,6 +20,7 @@ impl ToldWait {
     /// Prints the reason, if it is another than the last: as a line on standard error, or as an event
     /// by `json`. If `drawn`, a progress bar shows it instead of the line.
     pub(crate) fn tell(&mut self, wait: Option<&Wait>, json: Option<&dyn Fn(&Value)>, drawn: bool) {
+        let wait = wait.filter(|wait| !wait.begins());
         let is_known = match (&self.wait, wait) {
             (Some(told), Some(wait)) => told.is_same_reason(wait),
             (told, wait) => told.is_none() && wait.is_none(),

@@ -169,7 +169,8 @@ impl Router {
         if *request == was {
             return false;
         }
-        let is_all = request.chunks.is_empty() && !was.chunks.is_empty();
+        // What it says of the window is for the source in any case.
+        let is_all = request.is_stop() && !was.is_stop();
         chunk.message = Message::of_transport(&asked);
         is_all
     }

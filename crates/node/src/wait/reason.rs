@@ -149,6 +149,11 @@ pub enum Shut {
 }
 
 impl Wait {
+    /// Returns true at the start of every host, which has no connection for a moment.
+    pub fn begins(&self) -> bool {
+        matches!(self, Wait::NotConnected { for_s: 0, to } if !to.is_empty())
+    }
+
     /// Returns true if both are the same reason, even at different times.
     pub fn is_same_reason(&self, other: &Wait) -> bool {
         match (self, other) {
