@@ -68,7 +68,10 @@ fn hosts_behind_a_thin_link_fetch_a_file_over_it_once() {
     ];
     let before = octets_across(&network);
     // Three at the same time, and one of them later again.
-    let outputs = ["one", "two", "three", "four"].map(|it| network.path(it));
+    let outputs = ["one", "two", "three", "four"].map(|it| {
+        fs::create_dir(network.path(it)).unwrap();
+        network.path(it).join("film.mkv")
+    });
     let first = Running::start(&mut network.get(name, &outputs[0]));
     first.await_json(|line| line["progress"]["bytes"].as_u64() > Some(0));
     let mut gets = vec![first];
@@ -135,7 +138,7 @@ fn what_a_producer_has_delegated_arrives_after_it_is_killed() {
     push.arg(network.host_socket(0)).arg(&file);
     let mut push = Running::start(&mut push);
     push.await_json(|line| line["progress"]["state"] == "kept");
-    let keeper = network.guid_of("router-0.pem");
+    let keeper = network.guid_of("router-0");
     let status = network.host_status(0);
     let kept = &status["delegated"][0];
     assert_eq!(kept["kept_by"], keeper.as_str(), "{status}");

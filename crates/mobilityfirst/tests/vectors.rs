@@ -126,6 +126,20 @@ fn notice(reason: Option<DropReason>) -> Chunk {
     Chunk::of_transport(header, &transport)
 }
 
+fn kept() -> Chunk {
+    let mut chunk = notice(None);
+    if let Ok(Transport::Store(notice)) = chunk.transport() {
+        chunk.message = Message::of_transport(&Transport::Kept(notice));
+    }
+    chunk
+}
+
+fn delegated() -> Chunk {
+    let mut chunk = data();
+    chunk.header.extensions.delegate = true;
+    chunk
+}
+
 fn lost() -> Chunk {
     let chunks = ChunkRanges::from(3..9);
     let notice = Notice {
@@ -264,6 +278,16 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
             "offered",
             "Data that the client has not requested: the same, offered by the key of 32 octets 07",
             offered(),
+        ),
+        (
+            "delegated",
+            "Data whose source asks its access router to keep a copy",
+            delegated(),
+        ),
+        (
+            "kept",
+            "Store, detail 1: the access router keeps copies of the chunks 3 to 8",
+            kept(),
         ),
         (
             "store",
@@ -491,6 +515,13 @@ fn local_requests() -> Vec<(&'static str, LocalRequest)> {
                 proposed: OfferUse::Bundle,
                 content: offer().content,
             }),
+        ),
+        (
+            "delegate",
+            LocalRequest::Delegate {
+                content: CONTENT,
+                is_on: true,
+            },
         ),
         ("take-offers", LocalRequest::TakeOffers),
         (

@@ -5,6 +5,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use whimbrel_content::{ChunkSize, ChunkTree};
 use whimbrel_core::Guid;
+use whimbrel_core::identity::{PublicKey, Signature};
 
 use super::hostile::name;
 use super::store::Purpose;
@@ -12,8 +13,8 @@ use super::tests::{Net, SOURCE, config, port};
 use super::{RouterConfig, RouterCounters};
 use crate::chunk::Chunk;
 use crate::wire::{
-    ChunkRanges, ContentKind, Data, NetworkHeader, Reliability, Request, ServiceId, Transport,
-    UpperProtocol,
+    ChunkRanges, ContentKind, Data, NetworkHeader, OfferUse, Reliability, Request, ServiceId,
+    SignedOffer, Transport, UpperProtocol,
 };
 
 const CHUNK: usize = 16 << 10;
@@ -71,6 +72,12 @@ impl Scene {
 
     /// The source sends a chunk to a client; its bytes are changed if it lies.
     fn serve(&mut self, to: usize, index: u32, lies: bool) {
+        let chunk = self.chunk(to, index, lies);
+        self.net.send(1, chunk);
+        self.net.run(Duration::from_millis(200));
+    }
+
+    fn chunk(&self, to: usize, index: u32, lies: bool) -> Chunk {
         let size = ChunkSize::from_code(14).expect("a size");
         let proof = self.tree.proof(index.into(), size).expect("a proof");
         let mut encoded = Vec::new();
@@ -93,9 +100,7 @@ impl Scene {
             proof: encoded.into(),
             payload: payload.into(),
         };
-        let chunk = Chunk::of_transport(header, &Transport::Data(data));
-        self.net.send(1, chunk);
-        self.net.run(Duration::from_millis(200));
+        Chunk::of_transport(header, &Transport::Data(data))
     }
 
     /// Returns what a client has got; the chunks carry the id of its request.
@@ -273,4 +278,138 @@ fn without_a_cache_nothing_is_copied() {
     scene.serve(2, 0, false);
     scene.ask(3, all());
     assert_eq!((scene.asked().len(), scene.cached()), (2, 0));
+}
+
+fn offer() -> SignedOffer {
+    SignedOffer {
+        proposed: OfferUse::File,
+        issued_ms: 1,
+        key: PublicKey([1; 32]),
+        signature: Signature([2; 64]),
+    }
+}
+
+impl Scene {
+    /// The source is attached here, and delegates chunks.
+    fn delegating(total: u64) -> Scene {
+        let mut scene = Scene::new(0);
+        scene.net.with_router(|it, _| {
+            assert!(it.attachments.insert(*SOURCE, port(1), 1));
+            it.proxy.set_total(total);
+        });
+        scene
+    }
+
+    fn delegate(&mut self, to: usize, index: u32, offer: Option<SignedOffer>, lies: bool) {
+        let mut chunk = self.chunk(to, index, lies);
+        chunk.header.extensions.delegate = true;
+        chunk.header.extensions.offer = offer;
+        self.net.send(1, chunk);
+        self.net.run(Duration::from_millis(200));
+    }
+
+    fn kept(&self) -> u64 {
+        let copies = self.net.router().proxy.store().copies();
+        copies.bytes(Purpose::Kept)
+    }
+
+    /// Returns the chunks that the source was told are kept, and those that it was told are not.
+    fn told(&self) -> (ChunkRanges, ChunkRanges) {
+        let (mut kept, mut gone) = (ChunkRanges::default(), ChunkRanges::default());
+        for chunk in self.net.chunks(1) {
+            match chunk.transport() {
+                Ok(Transport::Kept(notice)) => kept.union(&notice.chunks),
+                Ok(Transport::Drop(notice, _)) => gone.union(&notice.chunks),
+                _ => {}
+            }
+        }
+        (kept, gone)
+    }
+
+    /// A client sends a message about chunks to the source.
+    fn tell(&mut self, number: usize, id: u64, message: fn(Request) -> Transport) {
+        let upper = UpperProtocol::Transport;
+        let service = ServiceId::DELAY_TOLERANT;
+        let mut header = NetworkHeader::new(service, upper, client(number), *SOURCE);
+        header.extensions.request = Some(id);
+        let request = Request {
+            content: self.tree.root(),
+            chunk_log2: 14,
+            is_exact: false,
+            reliability: Reliability::Nack,
+            chunks: all(),
+        };
+        self.net
+            .send(number, Chunk::of_transport(header, &message(request)));
+        self.net.run(Duration::from_millis(200));
+    }
+}
+
+/// "The immobile access router (acting as a transport proxy) will save a copy of the chunk in order to
+/// respond to potential future NACKs" [MFTP §3.3].
+#[test]
+fn a_delegated_chunk_is_kept_told_and_sent_for_a_nack() {
+    let mut scene = Scene::delegating(1 << 20);
+    for index in 0..CHUNKS {
+        scene.delegate(2, index, None, false);
+    }
+    assert_eq!(scene.told().0, ChunkRanges::from(0..CHUNKS));
+    let marked = scene.net.chunks(2).iter();
+    assert!(marked.clone().all(|it| !it.header.extensions.delegate));
+    assert_eq!(scene.got(2).len(), CHUNKS as usize);
+    scene.net.neighbour(1, |it, _| it.received.clear());
+    for message in [Transport::Nack, Transport::Resend] {
+        scene.net.neighbour(2, |it, _| it.received.clear());
+        // What the neighbour took a moment ago is not sent again for a Nack.
+        scene.net.run(Duration::from_secs(3));
+        scene.tell(2, 2, message);
+        assert_eq!(scene.got(2).len(), CHUNKS as usize);
+    }
+    assert!(scene.net.chunks(1).is_empty());
+    // Another client may fetch it by its name.
+    scene.ask(3, all());
+    assert_eq!(scene.got(3).len(), CHUNKS as usize);
+    // They end with the storage's lifetime.
+    scene.net.run(Duration::from_secs(60));
+    assert_eq!((scene.kept(), scene.net.router().memory().total()), (0, 0));
+}
+
+#[test]
+fn copies_of_an_offer_are_for_its_receiver_and_end_with_its_acknowledgement() {
+    let mut scene = Scene::delegating(1 << 20);
+    for index in 0..CHUNKS {
+        scene.delegate(2, index, Some(offer()), false);
+    }
+    let kept = scene.kept();
+    assert!(kept > 0);
+    scene.ask(3, all());
+    assert!(scene.got(3).is_empty());
+    // Another host's acknowledgement, and one without the offer's id, are none.
+    scene.tell(3, 2, Transport::Ack);
+    scene.tell(2, 7, Transport::Ack);
+    assert_eq!(scene.kept(), kept);
+    scene.tell(2, 2, Transport::Ack);
+    assert_eq!(scene.kept(), 0);
+}
+
+#[test]
+fn what_is_false_of_somebody_else_or_without_room_is_not_kept() {
+    let mut scene = Scene::delegating(1 << 20);
+    scene.delegate(2, 0, None, true);
+    assert_eq!((scene.kept(), scene.told().0.count()), (0, 0));
+    // The source is attached to another router.
+    let mut scene = Scene::new(0);
+    scene.delegate(2, 0, None, false);
+    assert_eq!((scene.kept(), scene.got(2)), (0, vec![0]));
+    let mut scene = Scene::delegating(30_000);
+    for index in 0..3 {
+        scene.delegate(2, index, None, false);
+    }
+    assert_eq!(scene.told().0, ChunkRanges::from(0..1));
+    assert_eq!(scene.got(2), [0, 1, 2]);
+    // A stored chunk takes the place of a copy, and the source learns that it is alone again.
+    let absent = super::tests::data(ServiceId::UNICAST, name(77), 0, 20_000);
+    scene.net.send(1, absent);
+    scene.net.run(Duration::from_secs(1));
+    assert_eq!((scene.kept(), scene.told().1), (0, ChunkRanges::from(0..1)));
 }

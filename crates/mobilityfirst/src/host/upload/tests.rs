@@ -130,3 +130,45 @@ fn another_run_of_a_client_gets_what_was_sent_to_the_former_one() {
         assert!(was_sent(&upload, 4), "{id}");
     }
 }
+
+#[test]
+fn a_notice_of_kept_chunks_is_believed_of_the_own_router_alone() {
+    let mut uploads = Uploads::new(Guid([200; 32]), 64, &mut SeededRng::new(1));
+    let mut effects = Effects::default();
+    let (content, client) = (Guid([1; 32]), Guid([7; 32]));
+    let publish = Publish {
+        content,
+        content_len: 1 << 20,
+        kind: ContentKind::File,
+        file_name: String::new(),
+    };
+    uploads.publish(Time::ZERO, PROGRAM, publish, &mut effects);
+    assert_eq!(ask(&mut uploads, &mut effects, 7, Way::Uplink, 1), 1);
+    let (own, other) = (Guid([8; 32]), Guid([9; 32]));
+    let notice = Notice {
+        content,
+        source: uploads.guid,
+        destination: client,
+        chunks: ChunkRanges::from(0..u32::MAX),
+        stored: 0,
+        limit: 1,
+    };
+    let mut kept_after = |by: Guid, id: Option<u64>, is_delegated: bool| {
+        uploads.delegate(PROGRAM, content, is_delegated, &mut effects);
+        let (service, upper) = (ServiceId::DELAY_TOLERANT, UpperProtocol::Transport);
+        let mut header = NetworkHeader::new(service, upper, by, uploads.guid);
+        header.extensions.request = id;
+        uploads.handle_kept(Some(own), &header, &notice, &mut effects);
+        uploads.delegated_status(8).first().map(|it| (it.kept, it.chunks))
+    };
+    assert_eq!(kept_after(own, None, false), None);
+    assert_eq!(kept_after(other, None, true), None);
+    assert_eq!(kept_after(own, Some(77), true), None);
+    assert_eq!(kept_after(own, None, true), Some((16, 16)));
+    assert_eq!(effects.counters.drops["forged-kept"], 2);
+    // A router that restarts has forgotten it.
+    uploads.note_forgotten(&other);
+    assert_eq!(uploads.delegated_status(8).len(), 1);
+    uploads.note_forgotten(&own);
+    assert!(uploads.delegated_status(8).is_empty());
+}

@@ -1,0 +1,47 @@
+//! Hosts of one site behind a thin link, as `docs/scenarios/site-cache.toml` has them, with a file of a
+//! tenth of its length.
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
+
+use std::path::Path;
+
+use whimbrel_lab::scenario::run::Run;
+use whimbrel_lab::scenario::{Overrides, Scenario, sim};
+
+const TEXT: &str = include_str!("../../../docs/scenarios/site-cache.toml");
+const LENGTH: f64 = 10e6;
+
+fn run(site: &str) -> Run {
+    let text = TEXT.replace("file = \"100 MB\"", "file = \"10 MB\"");
+    let read = Scenario::parse(Path::new("site-cache.toml"), &text, Overrides::default());
+    let read = read.unwrap_or_else(|faults| panic!("{faults}"));
+    let is_it = |values: &[(String, String)]| values.iter().any(|(_, value)| value == site);
+    let setting = read.settings.iter().find(|it| {
+        let values: Vec<_> = it
+            .values
+            .iter()
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        is_it(&values)
+    });
+    let setting = setting.unwrap();
+    sim::run(&setting.plan, setting.plan.seed).unwrap()
+}
+
+/// "Cache a copy to serve future requests" [MFTP §3.2.1].
+#[test]
+fn ten_hosts_behind_a_thin_link_take_little_longer_than_one() {
+    let (one, ten) = (run("one-host"), run("cached"));
+    assert_eq!(
+        (one.values["film.files"], ten.values["film.files"]),
+        (1.0, 10.0)
+    );
+    let crossed = |run: &Run| run.values["links.thin.forward"] / LENGTH;
+    let times = ten.values["film.completion"] / one.values["film.completion"];
+    println!(
+        "{:.3} {:.3}, {times:.3} times",
+        crossed(&one),
+        crossed(&ten)
+    );
+    assert!(crossed(&ten) < 1.1, "{}", crossed(&ten));
+    assert!(times < 1.1, "{times}");
+}
