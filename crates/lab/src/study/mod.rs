@@ -10,6 +10,7 @@ mod disconnection;
 mod flent;
 mod jobs;
 mod list;
+mod m2m;
 mod multihoming;
 pub(crate) mod page;
 mod ptp;
