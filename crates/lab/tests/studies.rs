@@ -128,6 +128,9 @@ fn scenario(study: &str) -> String {
     if study.starts_with("multihoming-") || study.starts_with("mobility-") {
         return multihoming_scenario(study);
     }
+    if study == "mftp-m2m" {
+        return own_scenario(study);
+    }
     if study.starts_with("tcpicn-") {
         return tcpicn_scenario(study);
     }

@@ -57,7 +57,7 @@ pub struct Timed {
     pub event: usize,
 }
 
-/// `[[events]]`: `at`, and exactly one of `outage`, `change`, `move`, `prefer`, `crash` and
+/// `[[events]]`: `at`, and exactly one of `outage`, `change`, `move`, `prefer`, `crash`, `sleep` and
 /// `empty_cache`, which names the link or node.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -86,6 +86,11 @@ struct Section {
     prefer: Option<String>,
     /// A node, which starts again after `duration`, or never.
     crash: Option<String>,
+    /// A node, whose interfaces are off for `duration`: `times` times, one in `every`.
+    sleep: Option<String>,
+    #[serde(default, with = "units::optional_duration")]
+    every: Option<Duration>,
+    times: Option<u32>,
     /// A node.
     empty_cache: Option<String>,
     #[serde(default, with = "units::optional_duration")]
@@ -136,6 +141,7 @@ fn lower(
         ("move", &section.moved),
         ("prefer", &section.prefer),
         ("crash", &section.crash),
+        ("sleep", &section.sleep),
         ("empty_cache", &section.empty_cache),
     ];
     let mut named = verbs
@@ -144,8 +150,7 @@ fn lower(
     let (verb, object) = match (named.next(), named.next()) {
         (Some(one), None) => one,
         _ => {
-            let message =
-                "an event has exactly one of outage, change, move, prefer, crash and empty_cache";
+            let message = "an event has exactly one of outage, change, move, prefer, crash, sleep and empty_cache";
             return Err(document.fault(at, message));
         }
     };
@@ -185,6 +190,10 @@ fn lower(
             let crash = (when, Action::Crash(node));
             let restart = until.map(|until| (until, Action::Restart(node)));
             [crash].into_iter().chain(restart).collect()
+        }
+        "sleep" => {
+            let node = node(object)?;
+            asleep(document, network, at, &section, node)?
         }
         _ => {
             let node = node(object)?;
@@ -226,7 +235,13 @@ fn unused(
         ("gap", section.gap.is_some(), &["move"]),
         ("overlap", section.overlap.is_some(), &["move"]),
         ("link_events", section.link_events.is_some(), &["move"]),
-        ("duration", section.duration.is_some(), &["outage", "crash"]),
+        ("every", section.every.is_some(), &["sleep"]),
+        ("times", section.times.is_some(), &["sleep"]),
+        (
+            "duration",
+            section.duration.is_some(),
+            &["outage", "crash", "sleep"],
+        ),
     ];
     for (key, given, verbs) in given {
         if given && !verbs.contains(&verb) {
@@ -260,6 +275,55 @@ fn changed(
     let link = network.links.get(index).filter(|link| link.name == name);
     link.map(|link| (link.forward.clone(), link.backward.clone()))
         .ok_or_else(|| document.fault(&at, "a change cannot add a link"))
+}
+
+/// Most times that one event has a node sleep.
+const MOST_SLEEPS: u32 = 10_000;
+
+/// A node whose interfaces are off for a while, again and again: its kernel and those of its neighbours
+/// know of the links at once, as those of a device that switches its radio off.
+fn asleep(
+    document: &Document<'_>,
+    network: &Network,
+    at: &KeyPath,
+    section: &Section,
+    node: usize,
+) -> Result<Vec<(Duration, Action)>, Fault> {
+    let Some(duration) = section.duration else {
+        return Err(document.fault(at, "a sleep needs its duration"));
+    };
+    let times = section.times.unwrap_or(1);
+    if times > MOST_SLEEPS {
+        let message = format!("a node sleeps at most {MOST_SLEEPS} times");
+        return Err(document.fault(&at.key("times"), message));
+    }
+    let every = match section.every {
+        Some(every) if every <= duration => {
+            return Err(document.fault(&at.key("every"), "it must be longer than the duration"));
+        }
+        every => every.unwrap_or_default(),
+    };
+    if times > 1 && every.is_zero() {
+        return Err(document.fault(&at.key("times"), "several times need every = \"10 min\""));
+    }
+    let mut actions = Vec::new();
+    for (link, _) in network.at(node) {
+        link_at(
+            document,
+            network,
+            &at.key("sleep"),
+            &network.links[link].name,
+        )?;
+        let carrier = |works| Action::Carrier { node, link, works };
+        for time in 0..times {
+            let from = section.at + every * time;
+            actions.push((from, carrier(false)));
+            actions.push((from, Action::Cut(link)));
+            actions.push((from + duration, Action::Restore(link)));
+            actions.push((from + duration, carrier(true)));
+        }
+    }
+    Ok(actions)
 }
 
 fn moved(

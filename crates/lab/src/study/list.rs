@@ -1,7 +1,7 @@
 //! The studies that there are.
 
 use super::{
-    Backend, Study, belrp, disconnection, multihoming, name_service, ptp, tcpicn, throughput,
+    Backend, Study, belrp, disconnection, m2m, multihoming, name_service, ptp, tcpicn, throughput,
 };
 
 /// Papers by their titles, which readers of a page know; keys are for code.
@@ -70,6 +70,18 @@ pub const STUDIES: [Study; 23] = [
         backends: &Backend::ALL,
         transfers_per_processor: 2,
         run: disconnection::run,
+    },
+    Study {
+        name: "mftp-m2m",
+        title: "A sensor and a receiver that are never awake together, and routers that are killed",
+        source: concat!(mftp!(), ", section 2, Table 1, row M2M communications"),
+        scenario: include_str!("../../../../studies/mftp-m2m/scenario.toml"),
+        paper: include_str!("../../../../studies/mftp-m2m/paper.toml"),
+        readme: include_str!("../../../../studies/mftp-m2m/README.md"),
+        backends: &Backend::ALL,
+        // They wait for most of their time.
+        transfers_per_processor: 2,
+        run: m2m::run,
     },
     Study {
         name: "belrp-linear",

@@ -10,6 +10,7 @@ mod disconnection;
 mod flent;
 mod jobs;
 mod list;
+mod m2m;
 mod multihoming;
 mod name_service;
 pub(crate) mod page;

@@ -16,9 +16,9 @@ use whimbrel_node::config::{
     StorageSection,
 };
 use whimbrel_node::{Node, NodeEvent};
-use whimbrel_sim::DuplexLink;
 use whimbrel_sim::link::{LinkSpec, QueueLimit};
 use whimbrel_sim::testbed::{Fault, Happening, Life, Net, TOLERATED};
+use whimbrel_sim::{DuplexLink, SimulatedDisk};
 
 use super::transfers::{Consequence, Program};
 use super::{Again, Agenda, Breach, Layout, Report, Schedule, Victim};
@@ -37,6 +37,8 @@ const PATIENCE: Duration = Duration::from_secs(450);
 const MAX_SKEW_OF_HOSTS: Duration = Duration::from_secs(20_000);
 /// How long a router keeps a chunk that no receiver takes.
 const LIFETIME: Duration = Duration::from_secs(120);
+/// Size of a router's disk: some times its memory.
+const DISK: u64 = 16 << 20;
 /// When idle, memory returns to its initial value within this time: stored chunks expire.
 const IDLE: Duration = Duration::from_secs(300);
 /// Number of checks of memory when idle, and the time between two of them.
@@ -296,7 +298,17 @@ impl World {
         };
         let mut net = Net::new(schedule.seed);
         for node in 0..plan.nodes() {
-            net.add(&plan.name(node), move |life, _| plan.build(life));
+            // Every other router stores on a disk, which outlives its crashes.
+            let router = node.checked_sub(plan.hosts);
+            let is_stored = router.is_some_and(|it| it < plan.routers && it % 2 == 0);
+            let disk = is_stored.then(|| SimulatedDisk::new(DISK));
+            net.add(&plan.name(node), move |life, _| {
+                let mut machine = plan.build(life);
+                if let (Some(disk), Some(router)) = (&disk, machine.router()) {
+                    router.set_disk(life.start, disk.attach());
+                }
+                machine
+            });
         }
         for (a, b, link) in plan.links() {
             if let Err(fault) = net.connect(a, b, &link) {

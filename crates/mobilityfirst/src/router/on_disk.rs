@@ -103,7 +103,11 @@ fn a_router_stores_more_than_its_memory_holds() {
     net.run(Duration::from_secs(1));
     let store = net.router().proxy.store();
     assert_eq!((store.len(), disk.entries()), (60, 60));
-    assert!(store.bytes() <= 400_000, "{} bytes", store.bytes());
+    assert!(
+        store.memory_bytes() <= 400_000,
+        "{} bytes",
+        store.memory_bytes()
+    );
     assert!(told(&net).1.is_empty());
     attach_host(&mut net);
     net.run(Duration::from_secs(5));

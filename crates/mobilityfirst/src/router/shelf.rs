@@ -78,7 +78,7 @@ impl Shelf {
         label.len() <= MAX_LABEL && self.disk.as_ref().is_some_and(|disk| disk.works())
     }
 
-    /// Returns the bytes that are missing for a chunk of `size` on the disk.
+    /// Returns true if there is no room for `size` bytes on the disk.
     pub(super) fn is_short_of(&self, size: u64) -> bool {
         let limit = self.disk.as_ref().map_or(0, |disk| disk.limit());
         self.copies.bytes() + size > limit

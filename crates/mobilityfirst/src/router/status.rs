@@ -164,7 +164,7 @@ pub struct RouterStatus {
     pub buffer_packets: (usize, usize),
     /// Chunks in storage.
     pub stored_chunks: usize,
-    /// Bytes in storage, and its capacity.
+    /// Memory of the storage in bytes, and its bound.
     pub stored_bytes: (u64, u64),
     /// The disk of the storage.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -317,7 +317,7 @@ impl Router {
             uptime_s: now.as_secs_f64(),
             buffer_packets: self.links.buffer(),
             stored_chunks: store.len(),
-            stored_bytes: (store.bytes(), store.limits().total),
+            stored_bytes: (store.memory_bytes(), store.limits().total),
             disk: self.proxy.disk_status().map(StorageDisk::from),
             cached_bytes: (copies.bytes(Purpose::Cached), copies.limit()),
             kept_bytes: copies.bytes(Purpose::Kept),

@@ -59,8 +59,11 @@ impl Proxy {
             return;
         }
         if let Some(key) = self.store.disk_key_of(id) {
-            // It returns to the storage, and its copy is there.
-            return self.note_written(key, effects);
+            // It returns to the storage, and its copy is there, or will be.
+            if self.store.is_written(id) {
+                self.note_written(key, effects);
+            }
+            return;
         }
         let owner = self.store.owner(id);
         let Some(chunk) = self.store.chunk_of(id) else {
@@ -134,7 +137,9 @@ impl Proxy {
             return;
         };
         let destination = chunk.header.destination;
-        self.store.page_in(id, chunk.message);
+        if !self.store.page_in(id, chunk.message) {
+            return self.note_lost(key, effects);
+        }
         if self.to_forward.remove(&id) {
             if let Some(outgoing) = self.take_to_send(id) {
                 effects.push(Action::Forward(outgoing));

@@ -115,14 +115,20 @@ impl ProxyStore {
         }
     }
 
-    /// Returns the bytes of an entry to memory.
-    pub fn page_in(&mut self, id: StoreId, message: Message) {
+    /// Returns true if a chunk survives the end of the process.
+    pub fn is_written(&self, id: StoreId) -> bool {
+        let copy = self.entries.get(&id).and_then(|entry| entry.room.copy());
+        copy.is_some_and(DiskCopy::is_written)
+    }
+
+    /// Returns the bytes of an entry to memory. Returns false if they are not its own, or are there.
+    pub fn page_in(&mut self, id: StoreId, message: Message) -> bool {
         let entry = self.entries.get_mut(&id);
         let Some(entry) = entry.filter(|it| !it.is_in_memory() && message.len() == it.size) else {
-            return;
+            return false;
         };
         let Some(copy) = entry.room.copy().cloned() else {
-            return;
+            return false;
         };
         entry.body = Body::Memory(message);
         entry.room = self.pool.hold_with_copy(entry.charge(), copy);
@@ -131,6 +137,7 @@ impl ProxyStore {
             owned.in_memory.insert(id, ());
         }
         self.note_if_written(id);
+        true
     }
 
     /// Others leave memory for a chunk that is read, of which `size` bytes are to come: newer ones, and
