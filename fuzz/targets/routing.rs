@@ -19,7 +19,10 @@ fuzz_target!(|data: &[u8]| {
         if let Ok(message) = Message::decode(bytes) {
             let mut written = Vec::new();
             message.encode(&mut written);
-            assert_eq!(written, bytes, "a message that was read is written as another one");
+            assert_eq!(
+                written, bytes,
+                "a message that was read is written as another one"
+            );
             let _ = routing.handle_message(now, neighbour, message);
         }
     }

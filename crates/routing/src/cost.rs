@@ -267,13 +267,13 @@ mod tests {
         assert!(link.note(now, &sample(1_000_000, 20)));
         let mut announced = 0;
         for step in 0..600 {
-            now = now + Duration::from_millis(500);
+            now += Duration::from_millis(500);
             let rate = if step % 2 == 0 { 700_000 } else { 1_400_000 };
             announced += u32::from(link.note(now, &sample(rate, 20)));
         }
         assert_eq!(announced, 0);
         for _ in 0..100 {
-            now = now + Duration::from_millis(500);
+            now += Duration::from_millis(500);
             announced += u32::from(link.note(now, &sample(100_000, 20)));
         }
         assert!((1..=4).contains(&announced), "{announced}");
@@ -286,12 +286,12 @@ mod tests {
         let mut link = LinkCost::new(now);
         let mut holds = Vec::new();
         for _ in 0..6 {
-            now = now + Duration::from_secs(1);
+            now += Duration::from_secs(1);
             link.note_failure(now);
             holds.push(link.held_until().since(now).as_millis());
         }
         assert_eq!(holds, [0, 0, 500, 1000, 2000, 4000]);
-        now = now + Duration::from_secs(200);
+        now += Duration::from_secs(200);
         link.note_failure(now);
         assert!(link.held_until() <= now);
     }
@@ -303,7 +303,7 @@ mod tests {
         link.note(now, &sample(1_000_000, 0));
         let cost = link.announced();
         for step in 0..4000 {
-            now = now + Duration::from_secs(1);
+            now += Duration::from_secs(1);
             link.note_time(now, step % 10 < 5);
         }
         assert!((0.45..0.55).contains(&link.share), "{}", link.share);
