@@ -191,7 +191,7 @@ mod tests {
             let mut now = Time::ZERO;
             let mut copies = BTreeSet::new();
             for (number, wait) in asked {
-                now = now + Duration::from_secs(wait);
+                now += Duration::from_secs(wait);
                 while let Some(gone) = demand.fallen(now) {
                     prop_assert!(copies.remove(&gone));
                 }

@@ -14,8 +14,8 @@ use whimbrel_io::{Clock, EventLoop, IoError, LoopHandle, UdpConfig};
 
 use crate::LabError;
 
-/// Time after which a request is sent again.
-const RETRY: Duration = Duration::from_secs(1);
+/// Time after which a request is sent again: a server with more to do than it can is only late.
+const RETRY: Duration = Duration::from_secs(2);
 /// Transmissions of a request: then it counts as unanswered.
 const TRIES: u32 = 5;
 /// Interval of deadlines.
@@ -108,7 +108,6 @@ impl Noted {
 
 struct PendingRequest {
     number: usize,
-    first_sent: Time,
     sent: Time,
     tries: u32,
 }
@@ -130,6 +129,11 @@ pub(super) struct LoadClient {
     id: u64,
     /// In the order of transmission.
     pending: BTreeMap<u64, PendingRequest>,
+    /// Ids of transmissions that were repeated: their answers count too.
+    late: BTreeMap<u64, usize>,
+    /// By number: true once it is answered.
+    is_answered: Vec<bool>,
+    first_sent: Vec<Time>,
     again: VecDeque<PendingRequest>,
     acknowledgements: VecDeque<Vec<u8>>,
     is_done: bool,
@@ -140,8 +144,9 @@ pub(super) struct LoadClient {
 
 impl LoadClient {
     pub(super) fn new(work: Work, window: usize, rate: Option<f64>) -> LoadClient {
+        let count = work.len();
         LoadClient {
-            is_done: work.len() == 0,
+            is_done: count == 0,
             work,
             window,
             rate,
@@ -152,6 +157,9 @@ impl LoadClient {
             next: 0,
             id: 1,
             pending: BTreeMap::new(),
+            late: BTreeMap::new(),
+            is_answered: vec![false; count],
+            first_sent: vec![Time::ZERO; count],
             again: VecDeque::new(),
             acknowledgements: VecDeque::new(),
             is_told: false,
@@ -165,8 +173,10 @@ impl LoadClient {
         if self.pending.len() >= self.window {
             return None;
         }
-        if let Some(again) = self.again.pop_front() {
-            return Some(again);
+        while let Some(again) = self.again.pop_front() {
+            if !self.is_answered[again.number] {
+                return Some(again);
+            }
         }
         let begun = *self.begun.get_or_insert(now);
         let due = self.rate.map_or(usize::MAX, |rate| {
@@ -175,10 +185,10 @@ impl LoadClient {
         if self.next >= self.work.len().min(due) {
             return None;
         }
+        self.first_sent[self.next] = now;
         self.next += 1;
         Some(PendingRequest {
             number: self.next - 1,
-            first_sent: now,
             sent: now,
             tries: 0,
         })
@@ -198,11 +208,19 @@ impl LoadClient {
             self.acknowledgements.push_back(bytes);
             return;
         }
-        let Some(pending) = self.pending.remove(&frame.id) else {
+        let pending = self.pending.remove(&frame.id);
+        let number = match &pending {
+            Some(pending) => Some(pending.number),
+            None => self.late.remove(&frame.id),
+        };
+        let Some(number) = number else {
             return;
         };
         if frame.code == Code::NeedCookie {
-            self.again.push_back(pending);
+            self.again.extend(pending);
+            return;
+        }
+        if std::mem::replace(&mut self.is_answered[number], true) {
             return;
         }
         let version = match frame.message {
@@ -210,8 +228,8 @@ impl LoadClient {
             _ => None,
         };
         self.noted.answered.push(AnsweredRequest {
-            number: pending.number,
-            sent: pending.first_sent,
+            number,
+            sent: self.first_sent[number],
             at: now,
             code: frame.code,
             version: version.unwrap_or(0),
@@ -222,6 +240,15 @@ impl LoadClient {
     fn look_whether_done(&mut self) {
         self.is_done =
             self.next == self.work.len() && self.pending.is_empty() && self.again.is_empty();
+    }
+
+    /// Returns what has been measured, and leaves nothing.
+    fn take_noted(&mut self) -> Noted {
+        let unanswered = self.is_answered.iter().filter(|it| !**it).count();
+        Noted {
+            unanswered,
+            ..std::mem::take(&mut self.noted)
+        }
     }
 
     /// Returns a question that is answered with a cookie, until there is one.
@@ -264,10 +291,10 @@ impl Machine for LoadClient {
             if now < oldest.get().sent + RETRY {
                 break;
             }
-            let silent = oldest.remove();
-            match silent.tries < TRIES {
-                true => self.again.push_back(silent),
-                false => self.noted.unanswered += 1,
+            let (id, silent) = oldest.remove_entry();
+            self.late.insert(id, silent.number);
+            if silent.tries < TRIES {
+                self.again.push_back(silent);
             }
         }
         self.look_whether_done();
@@ -352,7 +379,7 @@ pub(super) fn run(clock: Clock, server: SocketAddr, client: LoadClient) -> Resul
     let mut event_loop = event_loop(clock, server, client)?;
     let handle = event_loop.handle();
     event_loop.run(|_, _, Done| handle.stop()).map_err(failed)?;
-    Ok(std::mem::take(&mut event_loop.machine_mut().noted))
+    Ok(event_loop.machine_mut().take_noted())
 }
 
 /// A client that watches names, on a thread of its own.
@@ -376,7 +403,7 @@ impl PushWatcher {
             event_loop
                 .run(|_, _, Done| drop(sender.send(handle.clone())))
                 .map_err(failed)?;
-            Ok(std::mem::take(&mut event_loop.machine_mut().noted))
+            Ok(event_loop.machine_mut().take_noted())
         };
         let thread = std::thread::Builder::new()
             .name("watcher".to_owned())

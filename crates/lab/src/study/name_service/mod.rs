@@ -299,7 +299,7 @@ fn loss_table(failover: &Failover) -> Table {
         "longest pause of the primary's names, s",
     ];
     let row = vec![
-        format!("{:.0}", failover.rate),
+        format!("{:.0}", failover.offered),
         failover.acknowledged.to_string(),
         failover.refused.to_string(),
         failover.unanswered.to_string(),

@@ -274,7 +274,8 @@ fn delays(versions: &[u64], updated: &Noted, heard: &Noted) -> Vec<f32> {
 /// What a killed primary has cost.
 #[derive(Clone, Debug)]
 pub(super) struct Failover {
-    pub(super) rate: f64,
+    /// Updates a second that were sent.
+    pub(super) offered: f64,
     pub(super) acknowledged: usize,
     /// Updates that were answered with "busy", and not at all.
     pub(super) refused: usize,
@@ -336,7 +337,7 @@ pub(super) fn fail_over(trial: &FailoverTrial, whimbrel: &Path) -> Result<Failov
     let restored = server.status()?["engine"]["restored"].as_u64();
     let ok = noted.done();
     Ok(Failover {
-        rate: count as f64 / noted.seconds(),
+        offered: trial.updates_per_s,
         acknowledged: ok,
         refused: noted.answered.len() - ok,
         unanswered: noted.unanswered,
