@@ -72,8 +72,8 @@ struct StreamSlot {
 
 impl StreamSlot {
     fn wake(&mut self) {
-        self.reader.take().map(Waker::wake);
-        self.writer.take().map(Waker::wake);
+        let waiting = [self.reader.take(), self.writer.take()];
+        waiting.into_iter().flatten().for_each(Waker::wake);
     }
 }
 
@@ -262,11 +262,15 @@ impl Driver {
                 }
                 StreamEvent::Readable(key) => {
                     let slot = inner.slots.get_mut(&key);
-                    slot.and_then(|slot| slot.reader.take()).map(Waker::wake);
+                    if let Some(reader) = slot.and_then(|slot| slot.reader.take()) {
+                        reader.wake();
+                    }
                 }
                 StreamEvent::Writable(key) => {
                     let slot = inner.slots.get_mut(&key);
-                    slot.and_then(|slot| slot.writer.take()).map(Waker::wake);
+                    if let Some(writer) = slot.and_then(|slot| slot.writer.take()) {
+                        writer.wake();
+                    }
                 }
                 StreamEvent::Cut(key, why) => {
                     if let Some(slot) = inner.slots.get_mut(&key) {

@@ -1,5 +1,7 @@
 //! `docs/protocols/vectors/http.txt` holds what `docs/protocols/http.md` says, byte for byte.
 
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
+
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use proptest::prelude::*;
