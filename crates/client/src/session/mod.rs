@@ -18,6 +18,7 @@ mod sent;
 #[cfg(test)]
 mod tests;
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
@@ -530,8 +531,8 @@ impl ProgramSession {
 
     /// Receives the messages of a channel from now on.
     pub fn listen(&mut self, channel: u32) {
-        if !self.channels.contains_key(&channel) {
-            self.channels.insert(channel, VecDeque::new());
+        if let Entry::Vacant(free) = self.channels.entry(channel) {
+            free.insert(VecDeque::new());
             self.ask_host(LocalRequest::Listen { channel });
         }
     }
