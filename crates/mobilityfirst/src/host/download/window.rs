@@ -132,7 +132,7 @@ impl Downloads {
             return;
         };
         let limit = (self.shares.limit(download.app) / download.chunk_packets).max(1);
-        let held = download.share.held() / download.chunk_packets;
+        let held = download.share.packets() / download.chunk_packets;
         let left = download.missing_count();
         let is_moot = download.is_sent_once() || download.source.is_none();
         let Some(window) = download.window.as_mut().filter(|_| !is_moot) else {
@@ -181,7 +181,7 @@ impl Downloads {
             return;
         };
         let limit = (self.shares.limit(download.app) / download.chunk_packets).max(1);
-        let held = download.share.held() / download.chunk_packets;
+        let held = download.share.packets() / download.chunk_packets;
         // It has nothing left to do: it is no longer slow, or waits for a chunk that comes before those that
         // are here.
         let is_starved = download.unconsumed == 0;
