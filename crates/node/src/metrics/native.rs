@@ -255,7 +255,7 @@ fn encode_router(families: &mut Families<'_, '_>, router: &RouterStatus) -> Resu
 
 fn encode_host(families: &mut Families<'_, '_>, host: &HostStatus) -> Result<(), Error> {
     let c = &host.counters;
-    let counts: [Count; 9] = [
+    let counts: [Count; 10] = [
         (
             "whimbrel_host_chunks_received",
             "Chunks that routers delivered whole",
