@@ -132,7 +132,8 @@ impl Downloads {
             return;
         };
         let limit = (self.shares.limit(download.app) / download.chunk_packets).max(1);
-        let held = download.share.packets() / download.chunk_packets;
+        // Beside the one that has just come.
+        let held = (download.share.packets() / download.chunk_packets).saturating_sub(1);
         let left = download.missing_count();
         let is_moot = download.is_sent_once() || download.source.is_none();
         let Some(window) = download.window.as_mut().filter(|_| !is_moot) else {
@@ -151,13 +152,16 @@ impl Downloads {
             return;
         }
         let (verdict, chunks) = match held {
-            held if held * 8 <= limit => {
+            held if held * 4 <= limit => {
                 // More than the program may hold would be lost if it stopped.
                 let most = limit.max(window.chunks);
                 (Verdict::Increase, (window.chunks * 2).min(most))
             }
-            held if held * 4 <= limit => (Verdict::Maintain, window.chunks),
-            held => (Verdict::Reduce, ((limit - held) / 2).max(LEAST)),
+            held if held * 8 <= limit * 3 => (Verdict::Maintain, window.chunks),
+            held => (
+                Verdict::Reduce,
+                ((limit - held) / 2).max(LEAST).min(window.chunks),
+            ),
         };
         let verdict = match chunks == window.chunks {
             true => Verdict::Maintain,
@@ -204,7 +208,7 @@ impl Downloads {
         {
             again.insert(index);
         }
-        window.chunks = (room / 2).max(again.count()).max(1);
+        window.chunks = (room / 2).max(limit / 4).max(again.count()).max(1);
         window.asked.union(&again);
         window.refused = refused;
         if window.refused.is_empty() {
