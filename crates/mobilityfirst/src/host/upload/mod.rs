@@ -551,6 +551,9 @@ impl Uploads {
         for stored in upload.stored.values_mut() {
             stored.subtract(&chunks);
         }
+        if let Some((_, kept)) = &mut upload.kept {
+            kept.subtract(&chunks);
+        }
         upload.pending.union(&chunks);
         if let Some(push) = &mut upload.push {
             push.note_dropped(&chunks);

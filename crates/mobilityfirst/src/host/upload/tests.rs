@@ -144,7 +144,10 @@ fn a_notice_of_kept_chunks_is_believed_of_the_own_router_alone() {
         let mut header = NetworkHeader::new(service, upper, by, uploads.guid);
         header.extensions.request = id;
         uploads.handle_kept(Some(own), &header, &notice, &mut effects);
-        uploads.delegated_status(8).first().map(|it| (it.kept, it.chunks))
+        uploads
+            .delegated_status(8)
+            .first()
+            .map(|it| (it.kept, it.chunks))
     };
     assert_eq!(kept_after(own, None, false), None);
     assert_eq!(kept_after(other, None, true), None);
