@@ -3,8 +3,9 @@
 use whimbrel_core::{PortId, Time};
 use whimbrel_link::Room;
 
+use super::fetches::Requester;
 use super::store::Purpose;
-use super::store::copies::{Keeping, is_proven};
+use super::store::copies::{CopyTerms, is_proven};
 use super::{Router, Timer};
 use crate::chunk::{Chunk, Message};
 use crate::links::ChunkToSend;
@@ -29,7 +30,7 @@ impl Router {
         if !is_proven(data) {
             return self.effects.drop("unproven-copy");
         }
-        let keeping = Keeping {
+        let keeping = CopyTerms {
             purpose: Purpose::Cached,
             expires: None,
         };
@@ -50,7 +51,8 @@ impl Router {
         request: &mut Request,
     ) {
         let copies = self.proxy.store().copies();
-        let answered = (self.fetches).subtract_from(now, (from, header), copies, request);
+        let answered =
+            (self.fetches).subtract_from(now, Requester { from, header }, copies, request);
         self.effects.counters.cache_hits += answered.copies;
         self.effects.counters.chunks_awaited += answered.awaited;
         if let Some(next) = self.fetches.next_check(now) {

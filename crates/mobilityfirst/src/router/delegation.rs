@@ -9,7 +9,7 @@ use whimbrel_gnrs::{Record, Statement};
 use whimbrel_link::Room;
 
 use super::store::Purpose;
-use super::store::copies::{Keeping, is_proven};
+use super::store::copies::{CopyTerms, is_proven};
 use super::{Router, Timer};
 use crate::chunk::Chunk;
 use crate::handed::HandedOver;
@@ -37,7 +37,7 @@ impl Router {
         let longest = self.proxy.store().limits().lifetime;
         let wanted = chunk.header.extensions.lifetime();
         let expires = now + wanted.map_or(longest, |wanted| wanted.min(longest));
-        let keeping = Keeping {
+        let keeping = CopyTerms {
             purpose: Purpose::Kept,
             expires: Some(expires),
         };

@@ -64,7 +64,7 @@ struct Fetch {
 }
 
 /// A client and a content.
-type Turn = (Guid, Guid);
+type ClientTurn = (Guid, Guid);
 
 /// All fetches.
 #[derive(Debug, Default)]
@@ -73,15 +73,22 @@ pub(super) struct Fetches {
     of_port: BTreeMap<PortId, usize>,
     clients: usize,
     // Clients that may take a copy now, and those whose port has no room, in turn.
-    turns: VecDeque<Turn>,
-    queued: BTreeSet<Turn>,
-    blocked: BTreeMap<(PortId, u64), Turn>,
+    turns: VecDeque<ClientTurn>,
+    queued: BTreeSet<ClientTurn>,
+    blocked: BTreeMap<(PortId, u64), ClientTurn>,
     next_number: u64,
+}
+
+/// A client's request: the port that it came in on, and its header.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Requester<'a> {
+    pub(super) from: PortId,
+    pub(super) header: &'a NetworkHeader,
 }
 
 /// The answer to a request of which a part is here or on its way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Answered {
+pub(super) struct FromCopies {
     /// Chunks that are sent from here.
     pub(super) copies: u64,
     /// Chunks that are waited for.
@@ -168,10 +175,11 @@ impl Fetches {
     pub(super) fn subtract_from(
         &mut self,
         now: Time,
-        (from, header): (PortId, &NetworkHeader),
+        asker: Requester<'_>,
         copies: &Copies,
         request: &mut Request,
-    ) -> Answered {
+    ) -> FromCopies {
+        let header = asker.header;
         let (content, client) = (request.content, header.source);
         let known = copies.chunk_log2(&content);
         let under_way = self.by_content.get(&content).map(|it| it.chunk_log2);
@@ -180,7 +188,7 @@ impl Fetches {
         let is_fitting = !request.is_exact && chunk_log2 <= request.chunk_log2;
         let is_caching = copies.is_caching();
         if !is_fitting || request.chunks.is_empty() || !is_caching && known.is_none() {
-            return Answered::default();
+            return FromCopies::default();
         }
         let mut asked = request.clone().in_chunks_of(chunk_log2);
         let ready = match known == Some(chunk_log2) {
@@ -198,19 +206,13 @@ impl Fetches {
             rest.intersection(&it.under_way(&client))
         });
         rest.subtract(&waiting);
-        let answered = Answered {
+        let answered = FromCopies {
             copies: ready.count(),
             awaited: waiting.count(),
         };
         let is_part = !ready.is_empty() || !waiting.is_empty();
-        if !self.note(
-            now,
-            (from, header),
-            (&asked, chunk_log2),
-            [ready, waiting, rest.clone()],
-        ) || !is_part
-        {
-            return Answered::default();
+        if !self.note(now, asker, &asked, [ready, waiting, rest.clone()]) || !is_part {
+            return FromCopies::default();
         }
         asked.chunks = rest;
         *request = asked;
@@ -222,8 +224,8 @@ impl Fetches {
     fn note(
         &mut self,
         now: Time,
-        (from, header): (PortId, &NetworkHeader),
-        (request, chunk_log2): (&Request, u8),
+        Requester { from, header }: Requester<'_>,
+        request: &Request,
         [ready, waiting, rest]: [ChunkRanges; 3],
     ) -> bool {
         let client = header.source;
@@ -243,7 +245,7 @@ impl Fetches {
         }
         let fetch = self.by_content.entry(request.content);
         let fetch = fetch.or_insert_with(|| Fetch {
-            chunk_log2,
+            chunk_log2: request.chunk_log2,
             leaders: BTreeMap::new(),
             waiters: BTreeMap::new(),
             progress_at: now,
@@ -284,7 +286,7 @@ impl Fetches {
         true
     }
 
-    fn queue(&mut self, turn: Turn) {
+    fn queue(&mut self, turn: ClientTurn) {
         if self.queued.insert(turn) {
             self.turns.push_back(turn);
         }
@@ -306,10 +308,11 @@ impl Fetches {
     pub(super) fn note_copy(
         &mut self,
         now: Time,
-        (content, index): CopyKey,
+        key: CopyKey,
         chunk_log2: u8,
         count: Option<u32>,
     ) {
+        let (content, index) = key;
         let Some(fetch) = self.by_content.get_mut(&content) else {
             return;
         };
@@ -385,7 +388,7 @@ impl Fetches {
     }
 
     /// Returns the next client that may take a copy, the header of its request and the chunk's index.
-    pub(super) fn next(&mut self) -> Option<(Turn, NetworkHeader, u32)> {
+    pub(super) fn next(&mut self) -> Option<(ClientTurn, NetworkHeader, u32)> {
         while let Some(turn) = self.turns.pop_front() {
             self.queued.remove(&turn);
             let fetch = self.by_content.get(&turn.1);
@@ -400,13 +403,14 @@ impl Fetches {
     }
 
     /// The next hop of a client has no room: it has its next turn when that has some.
-    pub(super) fn note_blocked(&mut self, turn: Turn, port: PortId) {
+    pub(super) fn note_blocked(&mut self, turn: ClientTurn, port: PortId) {
         self.next_number += 1;
         self.blocked.insert((port, self.next_number), turn);
     }
 
     /// A client has got a chunk, or its copy has gone: then it waits for another one.
-    pub(super) fn note_sent(&mut self, now: Time, (client, content): Turn, index: u32, had: bool) {
+    pub(super) fn note_sent(&mut self, now: Time, turn: ClientTurn, index: u32, had: bool) {
+        let (client, content) = turn;
         let fetch = self.by_content.get_mut(&content);
         if let Some(waiter) = fetch.and_then(|it| it.waiters.get_mut(&client)) {
             waiter.ready.remove_range(index..index.saturating_add(1));

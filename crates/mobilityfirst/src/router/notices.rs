@@ -27,7 +27,7 @@ pub(super) struct Notices {
 
 /// What a notice says of chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum What {
+pub(super) enum News {
     Stored,
     Kept,
     Dropped(DropReason),
@@ -43,7 +43,7 @@ pub(super) struct NoticeKey {
     content: Guid,
     // The source, or the receiver, believes no notice without it.
     request_id: Option<u64>,
-    what: What,
+    what: News,
 }
 
 impl Notices {
@@ -58,7 +58,7 @@ impl Notices {
     /// Counts a dropped chunk and queues the notice to its source.
     pub(super) fn note_drop(&mut self, chunk: &Chunk, reason: DropReason, effects: &mut Effects) {
         effects.drop(reason.label());
-        match notice_key(chunk, What::Dropped(reason)) {
+        match notice_key(chunk, News::Dropped(reason)) {
             Some((key, index)) => self.note(key, index, effects),
             None => {
                 if let Some(key) = request_key(chunk, Some(reason)) {
@@ -95,7 +95,7 @@ impl Notices {
             source_address,
             content,
             request_id,
-            what: What::Stored,
+            what: News::Stored,
         };
         Some(self.message(from, key, ChunkRanges::default(), store))
     }
@@ -127,9 +127,9 @@ impl Notices {
             self.warned.insert((flow, content), told);
         }
         let transport = match what {
-            What::Dropped(reason) => Transport::Drop(notice, reason),
-            What::Stored => Transport::Store(notice),
-            What::Kept => Transport::Kept(notice),
+            News::Dropped(reason) => Transport::Drop(notice, reason),
+            News::Stored => Transport::Store(notice),
+            News::Kept => Transport::Kept(notice),
         };
         let (service, upper) = (ServiceId::DELAY_TOLERANT, UpperProtocol::Transport);
         let mut header = NetworkHeader::new(service, upper, from, flow.source);
@@ -165,7 +165,7 @@ pub(super) fn request_key(chunk: &Chunk, dropped: Option<DropReason>) -> Option<
                 source_address: chunk.header.source_address,
                 content: request.content,
                 request_id: chunk.header.extensions.request,
-                what: dropped.map_or(What::Stored, What::Dropped),
+                what: dropped.map_or(News::Stored, News::Dropped),
             })
         }
         _ => None,
@@ -173,7 +173,7 @@ pub(super) fn request_key(chunk: &Chunk, dropped: Option<DropReason>) -> Option<
 }
 
 /// Returns the key of a notice about a data chunk, and the chunk's index.
-pub(super) fn notice_key(chunk: &Chunk, what: What) -> Option<(NoticeKey, u32)> {
+pub(super) fn notice_key(chunk: &Chunk, what: News) -> Option<(NoticeKey, u32)> {
     let data = chunk.data()?;
     let source_address = chunk.header.source_address;
     Some((

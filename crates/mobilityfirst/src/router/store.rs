@@ -25,7 +25,7 @@ use whimbrel_link::{Pool, Room};
 use crate::chunk::{Chunk, Flow, Message};
 use crate::next_hops::Spread;
 use crate::wire::{Data, NetworkHeader, Request};
-use copies::{Copies, CopyKey, Keeping};
+use copies::{Copies, CopyKey, CopyTerms};
 use on_disk::OnDisk;
 pub use paging::Restored;
 
@@ -374,7 +374,7 @@ impl ProxyStore {
 
     /// Takes a copy of a proven chunk, for which cached copies may have to go. Returns false if there is no
     /// room: a producer has as much as a flow.
-    pub(super) fn keep_copy(&mut self, chunk: &Chunk, data: &Data, keeping: Keeping) -> bool {
+    pub(super) fn keep_copy(&mut self, chunk: &Chunk, data: &Data, keeping: CopyTerms) -> bool {
         let of_producer = self.copies.kept_bytes_of(&chunk.header.source) + charge_of(chunk);
         if keeping.purpose == Purpose::Kept && of_producer > self.limits.per_flow {
             return false;

@@ -614,6 +614,9 @@ impl Uploads {
         }
         let bytes = chunks.count() << upload.chunk_size.code();
         upload.window.give_back(bytes);
+        if let Some((_, kept)) = &mut upload.kept {
+            kept.subtract(&chunks);
+        }
         upload.pending.union(&chunks);
         if let Some(push) = &mut upload.push {
             push.note_dropped(&chunks);

@@ -10,12 +10,12 @@ use whimbrel_core::{Guid, PortId, SeededRng, Time, WallClock};
 use whimbrel_link::Room;
 
 use super::effects::{Action, Effects};
-use super::notices::{Notices, What, notice_key, request_key};
+use super::notices::{News, Notices, notice_key, request_key};
 use super::pauses::Pauses;
 use super::shelf::Shelf;
-use super::store::copies::{CopyKey, Keeping};
-use super::store::{ENTRY_BYTES, ProxyStore, StoreId, Stored};
-use super::{ProxyPolicy, RouterConfig, Timer};
+use super::store::copies::{CopyKey, CopyTerms};
+use super::store::{ENTRY_BYTES, ProxyStore, StoreId, StoreLimits, Stored};
+use super::{ProxyPolicy, Timer};
 use crate::chunk::{Chunk, Flow};
 use crate::handed::HandedOver;
 use crate::links::{Carried, ChunkToSend, Grant, Links};
@@ -93,7 +93,7 @@ impl Proxy {
     }
 
     /// Takes a copy of a proven chunk.
-    pub(super) fn keep_copy(&mut self, chunk: &Chunk, data: &Data, keeping: Keeping) -> bool {
+    pub(super) fn keep_copy(&mut self, chunk: &Chunk, data: &Data, keeping: CopyTerms) -> bool {
         self.store.keep_copy(chunk, data, keeping)
     }
 
@@ -114,7 +114,7 @@ impl Proxy {
 
     /// Queues the notice to a producer that a copy of its chunk is kept.
     pub(super) fn note_kept(&mut self, chunk: &Chunk, effects: &mut Effects) {
-        if let Some((key, index)) = notice_key(chunk, What::Kept) {
+        if let Some((key, index)) = notice_key(chunk, News::Kept) {
             self.notices.note(key, index, effects);
         }
     }
@@ -160,7 +160,7 @@ impl Proxy {
         chunk.header.destination_address = Guid::NONE;
         chunk.header.extensions.via = None;
         chunk.header.extensions.addresses.clear();
-        let (destination, notice) = (chunk.header.destination, notice_key(&chunk, What::Stored));
+        let (destination, notice) = (chunk.header.destination, notice_key(&chunk, News::Stored));
         let request = match notice {
             Some(_) => None,
             None => request_key(&chunk, None),

@@ -57,7 +57,7 @@ pub(in crate::router) struct Copies {
 
 /// What a copy is, beside its chunk.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::router) struct Keeping {
+pub(in crate::router) struct CopyTerms {
     pub(in crate::router) purpose: Purpose,
     pub(in crate::router) expires: Option<Time>,
 }
@@ -175,7 +175,7 @@ impl Copies {
         &mut self,
         chunk: &Chunk,
         data: &Data,
-        keeping: Keeping,
+        keeping: CopyTerms,
         mut free: u64,
     ) -> bool {
         let (key, size) = ((data.content, data.index), size_of(chunk));
