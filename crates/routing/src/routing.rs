@@ -65,10 +65,8 @@ pub struct RoutingCounters {
     pub flooded: u64,
     /// Times that the shortest paths were computed.
     pub computed: u64,
-    /// Messages to neighbours, and their octets.
+    /// Messages to neighbours.
     pub messages_sent: u64,
-    /// See [`messages_sent`](RoutingCounters::messages_sent).
-    pub octets_sent: u64,
 }
 
 /// A router as the database has it.
