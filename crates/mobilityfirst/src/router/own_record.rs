@@ -86,8 +86,10 @@ mod tests {
         assert_eq!(own.note_refused(Time::ZERO, &Guid([9; 32]), why), None);
         let again = own.note_refused(Time::ZERO, &guid, why);
         assert_eq!(again, Some(Time::ZERO + RETRY));
-        let (code, stored) = (Code::Revoked, u64::MAX);
-        let revoked = Rejection::Server { code, stored };
+        let revoked = Rejection::Server {
+            code: Code::Revoked,
+            stored: u64::MAX,
+        };
         let later = own.note_refused(Time::ZERO, &guid, revoked);
         assert_eq!(later, Some(Time::ZERO + RENEWAL));
         assert!(own.renew(Time::ZERO, 6).unwrap().0.version() > stored);
