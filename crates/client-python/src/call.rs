@@ -7,9 +7,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyOSError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use whimbrel_client::{Call, Guid, IncomingOffer, ProgramError};
-
-use crate::transfer::NativeOffer;
+use whimbrel_client::{Call, Guid, ProgramError};
 
 create_exception!(
     whimbrel,
@@ -72,6 +70,9 @@ pub(crate) fn name_of(digits: &str) -> PyResult<Guid> {
         .map_err(|_| PyValueError::new_err("a name has 64 hexadecimal digits"))
 }
 
+/// What makes an object, once the interpreter's lock is held.
+pub(crate) type MadeObject = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
+
 /// A result for Python.
 pub(crate) enum Outcome {
     Nothing,
@@ -80,7 +81,8 @@ pub(crate) enum Outcome {
     Data(Bytes),
     Piece(Option<(u64, Bytes)>),
     Message(String, Bytes),
-    Offer(IncomingOffer, bool),
+    /// An object of this module.
+    Object(MadeObject),
 }
 
 impl Outcome {
@@ -98,9 +100,7 @@ impl Outcome {
             Outcome::Message(from, data) => {
                 (from, bytes(&data)).into_pyobject(py)?.into_any().unbind()
             }
-            Outcome::Offer(offer, is_blocking) => {
-                Py::new(py, NativeOffer::new(offer, is_blocking))?.into_any()
-            }
+            Outcome::Object(make) => make(py)?,
         })
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use whimbrel_client::place::host_daemon_socket;
 use whimbrel_client::{
-    AttachOptions, Client, ContentSource, GetOptions, Guid, OfferRule, OfferUse, SendOptions,
-    TransferReport,
+    AttachOptions, Client, ContentSource, GetOptions, Guid, OfferRule, OfferUse, ProgramTransfer,
+    SendOptions,
 };
 
 use crate::buffer::bytes_of;
@@ -179,8 +179,8 @@ impl NativeHost {
     fn transfers(&self, py: Python<'_>) -> Vec<(&'static str, String, u64, Option<u64>)> {
         let reports = py.detach(|| self.client.transfers());
         let reports = reports.into_iter().map(|report| match report {
-            TransferReport::Get(get) => ("get", get.content.to_string(), get.bytes, get.length),
-            TransferReport::Send { content, progress } => {
+            ProgramTransfer::Get(get) => ("get", get.content.to_string(), get.bytes, get.length),
+            ProgramTransfer::Send { content, progress } => {
                 ("send", content.to_string(), progress.taken, None)
             }
         });

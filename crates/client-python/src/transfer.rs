@@ -12,6 +12,9 @@ use whimbrel_client::{
 
 use crate::call::{Outcome, deliver, exception};
 
+/// Bytes, length, the suggested name, and whether it is complete.
+type ProgressParts = (u64, Option<u64>, String, bool);
+
 /// Something that a method can take for itself, once.
 struct Taken<T>(Mutex<Option<T>>);
 
@@ -78,7 +81,7 @@ impl NativeDownload {
     }
 
     /// Returns bytes, length, the suggested name, and whether it is complete.
-    fn progress(&self, py: Python<'_>) -> PyResult<Option<(u64, Option<u64>, String, bool)>> {
+    fn progress(&self, py: Python<'_>) -> PyResult<Option<ProgressParts>> {
         let progress = self.download.with(py, |download| download.progress())?;
         Ok(progress.map(|it| (it.bytes, it.length, it.file_name, it.is_complete)))
     }
@@ -187,7 +190,8 @@ impl NativeInbox {
             self.is_blocking,
         );
         deliver(py, is_blocking, call, move |offer| {
-            Outcome::Offer(offer, is_blocking)
+            let offer = NativeOffer::new(offer, is_blocking);
+            Outcome::Object(Box::new(|py| Ok(Py::new(py, offer)?.into_any())))
         })
     }
 }

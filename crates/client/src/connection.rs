@@ -1,7 +1,6 @@
 //! A program's connection to its host or router (`docs/protocols/local.md`): by a socket, or by
 //! values if the host is in the same process. Blocking, one request or event at a time.
 
-use std::fmt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,15 +9,7 @@ use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 
 use crate::error::LocalError;
 use crate::socket::{SocketClient, connect_socket};
-
-/// A way by which requests and events pass between a program and its host.
-pub trait HostWay: fmt::Debug + Send {
-    /// Sends requests, in one step where the way has one.
-    fn send_all(&mut self, requests: Vec<LocalRequest>) -> Result<(), LocalError>;
-
-    /// Returns the next event, or `None` if none has come within `patience`.
-    fn receive(&mut self, patience: Duration) -> Result<Option<LocalEvent>, LocalError>;
-}
+use crate::way::HostWay;
 
 /// A connection to a host or router.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use whimbrel_core::Guid;
 use whimbrel_keychain::ownership::ForeignPath;
 use whimbrel_mobilityfirst::local::{FailReason, MissingParts, SendState, VersionMismatch};
 
-use crate::source::SourceError;
+use crate::source::ContentSourceError;
 
 /// The reason why a daemon cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -101,7 +101,7 @@ pub enum ProgramError {
     },
     /// A content that was to be published or sent cannot be read.
     #[error(transparent)]
-    Source(#[from] SourceError),
+    Source(#[from] ContentSourceError),
     /// A content that is being sent can no longer be read.
     #[error("the content is not sent whole: {0}; send it again")]
     Unreadable(String),

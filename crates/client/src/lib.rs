@@ -4,7 +4,11 @@
 //! | module | holds |
 //! |---|---|
 //! | [`frames`] | requests and events as bytes, without a socket |
-//! | [`connection`], `socket` | a blocking connection that passes requests and events one by one |
+//! | [`session`] | what a program has asked for, as a state machine: asks again after its host has restarted |
+//! | [`source`] | contents that are published or sent: bytes in memory, files |
+//! | [`driver`] | a session behind a socket, with one file descriptor to watch |
+//! | `call`, `client`, `transfer` | calls that a thread waits for or a task awaits, and what they return |
+//! | [`connection`], `socket`, `way` | a blocking connection that passes requests and events one by one |
 //! | [`place`] | the default places of sockets and files, and whether another user could have prepared them |
 #![forbid(unsafe_code)]
 #![allow(
@@ -12,6 +16,7 @@
     reason = "code that drives a machine over a real socket owns a clock"
 )]
 
+mod call;
 mod client;
 pub mod connection;
 pub mod driver;
@@ -22,9 +27,11 @@ pub mod session;
 mod socket;
 pub mod source;
 mod transfer;
+mod way;
 
-pub use client::{Call, Client, TransferReport};
-pub use connection::{Attachment, HostWay, LocalClient};
+pub use call::Call;
+pub use client::{Client, ProgramTransfer};
+pub use connection::{Attachment, LocalClient};
 pub use driver::{AttachOptions, HostDriver};
 pub use error::{LocalError, ProgramError, explain};
 pub use session::{
@@ -32,8 +39,9 @@ pub use session::{
     SendProgress,
 };
 pub use socket::{WRITE_PATIENCE, connect_socket};
-pub use source::{ContentSource, SourceError};
+pub use source::{ContentSource, ContentSourceError};
 pub use transfer::{ChannelReader, Download, IncomingOffer, OfferInbox, Publication, Upload};
+pub use way::HostWay;
 pub use whimbrel_core::Guid;
 pub use whimbrel_mobilityfirst::local::{
     ContentOffer, Delivery, FailReason, MissingParts, OfferVerdict, SendState, Service, Storage,

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 
-use crate::connection::HostWay;
 use crate::error::LocalError;
 use crate::frames::{EventFrames, RequestFrames};
 use crate::place::check_own;
+use crate::way::HostWay;
 
 /// Time in which a daemon must read what is written to it; afterwards it counts as gone.
 pub const WRITE_PATIENCE: Duration = Duration::from_secs(30);

@@ -18,7 +18,7 @@ pub const MAX_SUGGESTED_NAME: usize = 255;
 
 /// Why a content, or a part of it, cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum SourceError {
+pub enum ContentSourceError {
     /// The file is not the one that was hashed.
     #[error("{} has changed since it was published and is no longer served", .0.display())]
     Changed(PathBuf),
@@ -86,8 +86,8 @@ pub fn read_stamped(
     stamp: &FileStamp,
     range: Range<u64>,
     data: &mut Vec<u8>,
-) -> Result<(), SourceError> {
-    let failed = |source| SourceError::NotThere {
+) -> Result<(), ContentSourceError> {
+    let failed = |source| ContentSourceError::NotThere {
         path: path.to_owned(),
         source,
     };
@@ -98,14 +98,14 @@ pub fn read_stamped(
             .map_err(failed)
     };
     if !same(&file)? {
-        return Err(SourceError::Changed(path.to_owned()));
+        return Err(ContentSourceError::Changed(path.to_owned()));
     }
     append_exactly(&file, range, data).map_err(failed)?;
     // Another program may have written to it in the meantime.
     if same(&file)? {
         Ok(())
     } else {
-        Err(SourceError::Changed(path.to_owned()))
+        Err(ContentSourceError::Changed(path.to_owned()))
     }
 }
 
@@ -128,14 +128,14 @@ fn append_exactly(file: &File, range: Range<u64>, data: &mut Vec<u8>) -> io::Res
 }
 
 /// Reads a chunk of a content and proves it. `read` returns the bytes of a range of the content.
-pub fn prove_chunk<E: From<SourceError>>(
+pub fn prove_chunk<E: From<ContentSourceError>>(
     tree: &ChunkTree,
     index: u32,
     chunk_size: ChunkSize,
     read: impl FnOnce(Range<u64>) -> Result<Bytes, E>,
 ) -> Result<ReadChunk, E> {
     let (content, length) = (tree.root(), tree.content_len());
-    let no_such_chunk = || SourceError::NoSuchChunk { content, index };
+    let no_such_chunk = || ContentSourceError::NoSuchChunk { content, index };
     let range = chunk_size
         .range(index.into(), length)
         .ok_or_else(no_such_chunk)?;
@@ -185,14 +185,14 @@ impl ContentSource {
     }
 
     /// Hashes a file, which must not change while it is published. Its own name is suggested to receivers.
-    pub fn of_file(path: &Path) -> Result<ContentSource, SourceError> {
-        let failed = |source| SourceError::Read {
+    pub fn of_file(path: &Path) -> Result<ContentSource, ContentSourceError> {
+        let failed = |source| ContentSourceError::Read {
             path: path.to_owned(),
             source,
         };
         // A pipe would block its opener.
         if !std::fs::metadata(path).map_err(failed)?.is_file() {
-            return Err(SourceError::NoFile(path.to_owned()));
+            return Err(ContentSourceError::NoFile(path.to_owned()));
         }
         let path = std::path::absolute(path).map_err(failed)?;
         let file = File::open(&path).map_err(failed)?;
@@ -206,7 +206,7 @@ impl ContentSource {
             })?;
         let after = FileStamp::of(&file.metadata().map_err(failed)?);
         if after != stamp || tree.content_len() != stamp.length {
-            return Err(SourceError::Changing(path));
+            return Err(ContentSourceError::Changing(path));
         }
         let file_name = path.file_name().unwrap_or_default().to_string_lossy();
         Ok(ContentSource {
@@ -240,7 +240,7 @@ impl ContentSource {
     }
 
     /// Returns a chunk with its proof.
-    pub fn read(&self, index: u32, chunk_size: ChunkSize) -> Result<ReadChunk, SourceError> {
+    pub fn read(&self, index: u32, chunk_size: ChunkSize) -> Result<ReadChunk, ContentSourceError> {
         prove_chunk(&self.tree, index, chunk_size, |range| match &self.place {
             SourcePlace::Memory(bytes) => Ok(bytes.slice(range.start as usize..range.end as usize)),
             SourcePlace::File { path, stamp } => {

@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{ContentOffer, OfferVerdict};
 
-use crate::client::{Call, DriverShare};
+use crate::call::{Call, DriverShare};
 use crate::error::ProgramError;
 use crate::session::{
     ChannelMessage, ChunkStep, ContentPiece, FetchedSoFar, GetOptions, SendProgress,

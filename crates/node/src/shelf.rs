@@ -20,7 +20,7 @@ use whimbrel_mobilityfirst::wire::ContentKind;
 
 pub(crate) use repeated::{Blocks, Repeated};
 use whimbrel_client::place::{check_own, make_folder_of};
-use whimbrel_client::source::{FileStamp, SourceError, prove_chunk, read_stamped};
+use whimbrel_client::source::{ContentSourceError, FileStamp, prove_chunk, read_stamped};
 
 /// Files below this size are hashed again rather than looked up, in bytes.
 const WORTH_CACHING: u64 = 4 << 20;
@@ -64,7 +64,7 @@ pub enum ReadError {
     Unknown(Guid),
     /// Its file has changed, or cannot be read.
     #[error(transparent)]
-    Source(#[from] SourceError),
+    Source(#[from] ContentSourceError),
 }
 
 /// Returns the name of a file's hashes in the cache.

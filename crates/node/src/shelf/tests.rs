@@ -45,7 +45,7 @@ fn every_chunk_of_every_size_is_proven() {
     let past_the_end = shelf.read(shelved.name, 77, ChunkSize::GROUP);
     assert!(matches!(
         past_the_end,
-        Err(ReadError::Source(SourceError::NoSuchChunk { .. }))
+        Err(ReadError::Source(ContentSourceError::NoSuchChunk { .. }))
     ));
 }
 
@@ -90,12 +90,12 @@ fn a_file_that_changed_is_no_longer_served() {
     fs::write(&path, b"after!").unwrap();
     assert!(matches!(
         shelf.read(name, 0, ChunkSize::DEFAULT),
-        Err(ReadError::Source(SourceError::Changed(_)))
+        Err(ReadError::Source(ContentSourceError::Changed(_)))
     ));
     fs::remove_file(&path).unwrap();
     assert!(matches!(
         shelf.read(name, 0, ChunkSize::DEFAULT),
-        Err(ReadError::Source(SourceError::NotThere { .. }))
+        Err(ReadError::Source(ContentSourceError::NotThere { .. }))
     ));
     shelf.remove(&name);
     assert!(matches!(
@@ -186,7 +186,7 @@ fn a_pack_is_never_half_old_and_half_new() {
     );
     let changed = read.read(pack.content, 0, ChunkSize::DEFAULT);
     assert!(
-        matches!(&changed, Err(ReadError::Source(SourceError::Changed(path))) if *path == top.canonicalize().unwrap().join("1"))
+        matches!(&changed, Err(ReadError::Source(ContentSourceError::Changed(path))) if *path == top.canonicalize().unwrap().join("1"))
     );
 }
 

@@ -127,7 +127,7 @@ impl Proxy {
         let Some(chunk) = written.and_then(|id| self.store.chunk_of(id)) else {
             return;
         };
-        if let Some((key, index)) = notice_key(&chunk, What::Stored) {
+        if let Some((key, index)) = notice_key(&chunk, News::Stored) {
             self.notices.note(key, index, effects);
         }
     }
