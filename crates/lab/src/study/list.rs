@@ -36,7 +36,7 @@ macro_rules! multihoming {
 }
 
 /// All studies.
-pub const STUDIES: [Study; 23] = [
+pub const STUDIES: [Study; 24] = [
     Study {
         name: "mftp-fig8",
         title: "MFTP and TCP at three round-trip times, with and without 1 % loss on the last hop",

@@ -142,7 +142,7 @@ fn a_notice_of_kept_chunks_is_believed_of_the_own_router_alone() {
         kind: ContentKind::File,
         file_name: String::new(),
     };
-    uploads.publish(Time::ZERO, PROGRAM, publish, &mut effects);
+    uploads.publish(Time::ZERO, offered(publish), &mut effects);
     assert_eq!(ask(&mut uploads, &mut effects, 7, Way::Uplink, 1), 1);
     let (own, other) = (Guid([8; 32]), Guid([9; 32]));
     let notice = Notice {
