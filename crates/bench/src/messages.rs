@@ -46,7 +46,7 @@ pub(crate) fn run(bench: &mut Bench<'_>) {
             true => QUICK_DURATION,
             false => DURATION,
         };
-        let load = Load::measure(&router, duration)?;
+        let load = MessageRun::measure(&router, duration)?;
         let delivered = load.received as f64 / load.seconds;
         let per_message = |cpu: Duration| cpu.as_secs_f64() * 1e9 / load.received.max(1) as f64;
         Ok(vec![Row {
@@ -72,7 +72,7 @@ pub(crate) fn run(bench: &mut Bench<'_>) {
 }
 
 /// What one run has shown.
-struct Load {
+struct MessageRun {
     sent: u64,
     received: u64,
     seconds: f64,
@@ -88,7 +88,7 @@ struct OwnHost {
 }
 
 /// The thread that counts, which ends when this is dropped.
-struct Counter {
+struct MessageCounter {
     received: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -120,9 +120,9 @@ impl OwnHost {
     }
 }
 
-impl Counter {
+impl MessageCounter {
     /// Counts the messages that arrive.
-    fn start(mut client: LocalClient) -> Result<Counter, BenchError> {
+    fn start(mut client: LocalClient) -> Result<MessageCounter, BenchError> {
         let lost_host = failed("listen for messages");
         let listen = LocalRequest::Listen { channel: CHANNEL };
         client.send(&listen).map_err(lost_host)?;
@@ -146,7 +146,7 @@ impl Counter {
             .name("count messages".into())
             .spawn(run)
             .map_err(BenchError::system("start a thread"))?;
-        Ok(Counter {
+        Ok(MessageCounter {
             received,
             stop,
             thread: Some(thread),
@@ -158,7 +158,7 @@ impl Counter {
     }
 }
 
-impl Drop for Counter {
+impl Drop for MessageCounter {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -168,14 +168,14 @@ impl Drop for Counter {
 }
 
 /// Sends messages to a host, no more than [`WINDOW`] ahead of its count.
-struct Sender {
+struct MessageSender {
     client: LocalClient,
     destination: Guid,
     sent: u64,
     lost: u64,
 }
 
-impl Sender {
+impl MessageSender {
     fn send(&mut self, messages: u64) -> Result<(), BenchError> {
         let message = |number: u64| {
             let mut payload = vec![0; OCTETS];
@@ -196,7 +196,7 @@ impl Sender {
     }
 
     /// Sends for some time.
-    fn run(&mut self, counter: &Counter, duration: Duration) -> Result<(), BenchError> {
+    fn run(&mut self, counter: &MessageCounter, duration: Duration) -> Result<(), BenchError> {
         let begun = Instant::now();
         let (mut last, mut moved) = (counter.count(), begun);
         while begun.elapsed() < duration {
@@ -218,13 +218,13 @@ impl Sender {
     }
 }
 
-impl Load {
-    fn measure(router: &RunningRouter, duration: Duration) -> Result<Load, BenchError> {
+impl MessageRun {
+    fn measure(router: &RunningRouter, duration: Duration) -> Result<MessageRun, BenchError> {
         let receiver = OwnHost::start(router.address)?;
         let destination = receiver.host.guid();
-        let counter = Counter::start(receiver.client)?;
+        let counter = MessageCounter::start(receiver.client)?;
         let sending = OwnHost::start(router.address)?;
-        let mut sender = Sender {
+        let mut sender = MessageSender {
             client: sending.client,
             destination,
             sent: 0,
@@ -251,7 +251,7 @@ impl Load {
         sender.run(&counter, duration)?;
         let seconds = begun.elapsed().as_secs_f64();
         let counted = counter.count();
-        let load = Load {
+        let load = MessageRun {
             sent: sender.sent - sent,
             received: counted - received,
             seconds,

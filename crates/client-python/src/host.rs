@@ -7,8 +7,8 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use whimbrel_client::place::host_daemon_socket;
 use whimbrel_client::{
-    AttachOptions, Client, ContentSource, GetOptions, Guid, OfferRule, OfferUse, ProgramTransfer,
-    SendOptions,
+    AttachOptions, Client, ContentSource, Delivery, GetOptions, Guid, OfferRule, OfferUse, ProgramTransfer,
+    SendOptions, Storage, TransferOptions,
 };
 
 use crate::buffer::bytes_of;
@@ -206,10 +206,17 @@ impl NativeHost {
 
 fn send_options(lifetime: Option<f64>, until_delivered: bool) -> PyResult<SendOptions> {
     let lifetime = lifetime.map(Duration::try_from_secs_f64).transpose();
+    let lifetime =
+        lifetime.map_err(|error| pyo3::exceptions::PyValueError::new_err(error.to_string()))?;
     Ok(SendOptions {
         proposed: OfferUse::File,
-        lifetime: lifetime
-            .map_err(|error| pyo3::exceptions::PyValueError::new_err(error.to_string()))?,
+        transfer: TransferOptions {
+            delivery: Delivery {
+                storage: Storage::of(lifetime),
+                ..Delivery::default()
+            },
+            ..TransferOptions::default()
+        },
         until_delivered,
         ..SendOptions::default()
     })

@@ -110,8 +110,7 @@ impl OfferedContents {
             number,
         };
         if !self.waiting.contains_key(&id) {
-            let here = header.destination;
-            if !self.check(now, &id, (here, &data), &signed) {
+            if !self.check(now, &id, header.destination, &data, &signed) {
                 effects.drop("false-offer");
                 return true;
             }
@@ -172,7 +171,8 @@ impl OfferedContents {
         &mut self,
         now: Time,
         id: &OfferId,
-        (destination, data): (Guid, &Data),
+        destination: Guid,
+        data: &Data,
         signed: &SignedOffer,
     ) -> bool {
         let terms = OfferTerms {

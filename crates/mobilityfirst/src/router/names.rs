@@ -359,7 +359,8 @@ impl Names {
     /// The transfer `request`, which comes from `at`, goes to this member of a name.
     pub(super) fn note_chosen(
         &mut self,
-        (name, request): (Guid, Option<u64>),
+        name: Guid,
+        request: Option<u64>,
         at: Option<Source>,
         member: Guid,
     ) {

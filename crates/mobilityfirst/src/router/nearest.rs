@@ -236,7 +236,7 @@ impl Router {
         let about = (sought.name, sought.request);
         let at = chunk.from.map(|from| self.links.source_of(from));
         match sought.is_service() {
-            true => self.names.note_chosen(about, at, provider),
+            true => (self.names).note_chosen(sought.name, sought.request, at, provider),
             false => self.names.note_tried(about, at, provider),
         }
     }

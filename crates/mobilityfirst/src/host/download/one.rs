@@ -43,6 +43,13 @@ pub(super) struct Held {
     pub(super) load: Room,
 }
 
+/// How long a chunk may be missing before its source is told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NackTimer {
+    timeout: Duration,
+    is_chosen: bool,
+}
+
 pub(super) struct Download {
     pub(super) app: App,
     pub(super) request: u32,
@@ -56,9 +63,8 @@ pub(super) struct Download {
     pub(super) in_order: bool,
     pub(super) reliability: Reliability,
     pub(super) delivery: Delivery,
-    pub(super) nack_timeout: Duration,
-    // The program has set it: what the source asks for does not count.
-    pub(super) is_timeout_chosen: bool,
+    // With whether the program has set it: what the source asks for does not count then.
+    pub(super) nack_timer: NackTimer,
     pub(super) credit: u16,
     pub(super) unconsumed: u16,
     pub(super) assembly: Assembly,
@@ -127,8 +133,10 @@ impl Download {
             in_order: get.in_order,
             reliability: get.options.reliability.unwrap_or_default(),
             delivery: get.options.delivery,
-            nack_timeout,
-            is_timeout_chosen: get.options.nack_timeout_ms > 0,
+            nack_timer: NackTimer {
+                timeout: nack_timeout,
+                is_chosen: get.options.nack_timeout_ms > 0,
+            },
             credit: get.credit.max(1),
             unconsumed: 0,
             assembly,
@@ -192,10 +200,10 @@ impl Download {
         self.reliability = reliability;
         if let Some(ms) = extensions
             .nack_timeout_ms
-            .filter(|_| !self.is_timeout_chosen)
+            .filter(|_| !self.nack_timer.is_chosen)
         {
             let ms = ms.clamp(ASKED_TIMEOUT.start, ASKED_TIMEOUT.end);
-            self.nack_timeout = Duration::from_millis(ms.into());
+            self.nack_timer.timeout = Duration::from_millis(ms.into());
         }
     }
 
@@ -271,9 +279,11 @@ impl Download {
     /// Returns the pause without a chunk after which missing chunks are requested again.
     pub(super) fn patience(&self) -> Duration {
         if self.is_sent_once() && self.has_come_to_the_end() {
-            return OVERTAKEN.max(self.interval * 4).min(self.nack_timeout);
+            return OVERTAKEN
+                .max(self.interval * 4)
+                .min(self.nack_timer.timeout);
         }
-        let slow = self.nack_timeout.max(self.interval * 4);
+        let slow = self.nack_timer.timeout.max(self.interval * 4);
         slow.saturating_mul(1 << self.attempts.min(5))
             .min(MAX_PAUSE.max(slow))
     }
@@ -307,7 +317,7 @@ impl Download {
         // A repeated Resend would bring everything twice.
         let is_open = is_open && !self.again && !self.is_sent_once();
         let asked_at = self.asked_at.unwrap_or(self.started);
-        let is_in_time = now <= asked_at + HEDGE_UNTIL && HEDGE_PAUSE < self.nack_timeout;
+        let is_in_time = now <= asked_at + HEDGE_UNTIL && HEDGE_PAUSE < self.nack_timer.timeout;
         is_open && self.kept_by.is_none() && is_in_time
     }
 
