@@ -7,8 +7,8 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use whimbrel_client::place::host_daemon_socket;
 use whimbrel_client::{
-    AttachOptions, Client, ContentSource, Delivery, GetOptions, Guid, OfferRule, OfferUse, ProgramTransfer,
-    SendOptions, Storage, TransferOptions,
+    AttachOptions, Client, ContentSource, Delivery, GetOptions, Guid, OfferRule, OfferUse,
+    ProgramTransfer, SendOptions, Storage, TransferOptions,
 };
 
 use crate::buffer::bytes_of;

@@ -12,7 +12,7 @@ use whimbrel_gnrs::KeyPair;
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::chunk_size;
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
-use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, TransferOptions};
 use whimbrel_mobilityfirst::router::{Router, RouterConfig};
 use whimbrel_sim::link::LinkSpec;
 use whimbrel_sim::testbed::{Fault, Life, Net};
@@ -146,7 +146,7 @@ impl World {
     }
 
     fn begin(&mut self) {
-        let publish = LocalRequest::Publish(self.content.publish());
+        let publish = LocalRequest::Publish(self.content.publish(), TransferOptions::default());
         self.request(self.server, publish);
         self.run(Duration::from_secs(1));
         let get = get(1, self.content.name(), chunk_size::asked(None));

@@ -12,7 +12,7 @@ use whimbrel_core::{Guid, GuidPrefix};
 use whimbrel_mobilityfirst::chunk::{Chunk, Message};
 use whimbrel_mobilityfirst::local::{
     AcceptOffer, ContentOffer, Get, LocalEvent, LocalRequest, OfferId, OfferVerdict, Publish,
-    SendContent, SendState, ServiceKey, greeting,
+    SendContent, SendState, greeting,
 };
 use whimbrel_mobilityfirst::local::{
     Delivery, MissingParts, Service, ServiceKey, Storage, TransferOptions,
