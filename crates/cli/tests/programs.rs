@@ -22,6 +22,8 @@ use whimbrel_client::{
 };
 
 const MIB: usize = 1 << 20;
+/// A row of the table of calls.
+type Row = fn(&Ends);
 
 /// Two programs, one at each host.
 struct Ends {
@@ -368,7 +370,7 @@ fn await_in_a_runtime(ends: &Ends) {
 #[test]
 fn every_call_of_the_table_works_in_rust() {
     let mut ends = Ends::start();
-    let rows: [(&str, fn(&Ends)); 10] = [
+    let rows: [(&str, Row); 10] = [
         ("attach_and_name", attach_and_name),
         ("publish_and_get_bytes", publish_and_get_bytes),
         ("publish_and_get_a_file", publish_and_get_a_file),
