@@ -251,7 +251,11 @@ mod tests {
                 deny: Vec::new(),
                 ..config.hop.clone()
             };
-            assert_eq!((&hop, &config.storage), (&defaults.hop, &defaults.storage));
+            let storage = StorageSection {
+                folder: None,
+                ..config.storage.clone()
+            };
+            assert_eq!((&hop, &storage), (&defaults.hop, &defaults.storage));
             assert_eq!(config.gnrs.listen, defaults.gnrs.listen);
             assert_eq!(config.ndn.udp, defaults.ndn.udp);
             assert_eq!(config.gnrs.max_bytes, defaults.gnrs.max_bytes);

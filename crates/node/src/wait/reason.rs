@@ -151,7 +151,9 @@ pub enum Shut {
 impl Wait {
     /// Returns true at the start of every host, which has no connection for a moment.
     pub fn begins(&self) -> bool {
-        matches!(self, Wait::NotConnected { for_s: 0, to } if !to.is_empty())
+        let has_said =
+            |it: &Tried| it.refused || it.no_way || it.shut.is_some() || it.unwilling.is_some();
+        matches!(self, Wait::NotConnected { for_s: 0, to } if !to.is_empty() && !to.iter().any(has_said))
     }
 
     /// Returns true if both are the same reason, even at different times.
