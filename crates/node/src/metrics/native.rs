@@ -359,7 +359,7 @@ fn encode_disk(families: &mut Families<'_, '_>, disk: &StorageDisk) -> Result<()
 
 fn encode_host(families: &mut Families<'_, '_>, host: &HostStatus) -> Result<(), Error> {
     let c = &host.counters;
-    let counts: [Count; 10] = [
+    let counts: [Count; 9] = [
         (
             "whimbrel_host_chunks_received",
             "Chunks that routers delivered whole",
