@@ -1,11 +1,11 @@
-//! A chunk as any neighbour may send it: headers, extensions, offers and every message.
+//! A chunk as any neighbour may send it: headers, extensions and every message.
 #![no_main]
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use whimbrel_mobilityfirst::chunk::Chunk;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
-use whimbrel_mobilityfirst::wire::{Control, Echo, SignedOffer, Transport};
+use whimbrel_mobilityfirst::wire::{Control, Echo, Transport};
 
 fuzz_target!(|data: &[u8]| {
     let bytes = Bytes::copy_from_slice(data);
@@ -27,11 +27,6 @@ fuzz_target!(|data: &[u8]| {
             written.extend_from_slice(&data.payload);
         }
         assert_eq!(Transport::decode(&written.into()), Ok(message));
-    }
-    if let Ok(offer) = SignedOffer::decode(&bytes) {
-        let mut written = Vec::new();
-        offer.encode(&mut written);
-        assert_eq!(SignedOffer::decode(&written), Ok(offer));
     }
     let _ = LocalRequest::decode(&bytes);
     let _ = LocalEvent::decode(&bytes);

@@ -149,7 +149,7 @@ impl Chunk {
             return None;
         }
         match self.transport() {
-            Ok(Transport::Request(request)) if request.is_stop() => {
+            Ok(Transport::Request(request)) if request.chunks.is_empty() => {
                 let flow = Flow {
                     source: self.header.destination,
                     destination: self.header.source,

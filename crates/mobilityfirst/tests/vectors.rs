@@ -12,16 +12,14 @@ use whimbrel_core::{Guid, GuidPrefix};
 use whimbrel_mobilityfirst::chunk::{Chunk, Message};
 use whimbrel_mobilityfirst::local::{
     AcceptOffer, ContentOffer, Get, LocalEvent, LocalRequest, OfferId, OfferVerdict, Publish,
-    SendContent, SendState, greeting,
+    SendContent, SendState, ServiceKey, greeting,
 };
-use whimbrel_mobilityfirst::local::{
-    Delivery, MissingParts, Service, ServiceKey, Storage, TransferOptions,
-};
+use whimbrel_mobilityfirst::local::{Delivery, MissingParts, Service, Storage, TransferOptions};
 use whimbrel_mobilityfirst::wire;
 use whimbrel_mobilityfirst::wire::{
     ChunkRanges, ContentKind, Control, ControlCode, Credit, Data, DropReason, Echo, NetworkHeader,
     Notice, OfferTerms, OfferUse, Presence, PresenceCode, Reliability, Request, ServiceId,
-    SignedOffer, Transport, UpperProtocol, Verdict, WindowAdvice,
+    SignedOffer, Transport, UpperProtocol,
 };
 
 const CLIENT: Guid = Guid([0xc1; 32]);
@@ -52,10 +50,6 @@ fn request() -> Chunk {
         content: CONTENT,
         chunk_log2: 20,
         is_exact: false,
-        window: Some(WindowAdvice {
-            verdict: Verdict::Increase,
-            chunks: 16,
-        }),
         reliability: Reliability::Nack,
         chunks,
     };
@@ -166,7 +160,6 @@ fn resend() -> Chunk {
         content: CONTENT,
         chunk_log2: 20,
         is_exact: false,
-        window: None,
         reliability: Reliability::Nack,
         chunks,
     };

@@ -63,7 +63,6 @@ impl Scene {
             chunk_log2: 20,
             is_exact: false,
             reliability: Reliability::Nack,
-            window: None,
             chunks,
         };
         let request = Transport::Request(request);
@@ -338,7 +337,6 @@ impl Scene {
             chunk_log2: 14,
             is_exact: false,
             reliability: Reliability::Nack,
-            window: None,
             chunks: all(),
         };
         self.net

@@ -169,8 +169,7 @@ impl Router {
         if *request == was {
             return false;
         }
-        // What it says of the window is for the source in any case.
-        let is_all = request.is_stop() && !was.is_stop();
+        let is_all = request.chunks.is_empty() && !was.chunks.is_empty();
         chunk.message = Message::of_transport(&asked);
         is_all
     }

@@ -478,7 +478,6 @@ fn what_is_under_way_to_a_neighbour_by_another_port_is_not_asked_for_again() {
             content,
             chunk_log2: 20,
             is_exact: false,
-            window: None,
             reliability: Reliability::Nack,
             chunks: ChunkRanges::from(first..first + 1),
         };
@@ -510,7 +509,6 @@ fn what_is_under_way_to_a_former_run_of_a_neighbour_is_asked_for_again() {
         header.extensions.request = Some(id);
         let request = Transport::Request(Request {
             is_exact: false,
-            window: None,
             content,
             chunk_log2: 20,
             reliability: Reliability::Nack,
@@ -542,7 +540,6 @@ fn what_has_just_gone_is_not_asked_for_again_by_the_same_request() {
         content,
         chunk_log2: 20,
         is_exact: false,
-        window: None,
         reliability: Reliability::Nack,
         chunks: ChunkRanges::from(4..5),
     };
@@ -679,7 +676,6 @@ fn an_observer_answers_a_request_from_its_own_copy() {
             content,
             chunk_log2: 20,
             is_exact: false,
-            window: None,
             reliability: Reliability::Nack,
             chunks,
         };

@@ -35,7 +35,6 @@ mod network;
 mod offer;
 mod ranges;
 mod transport;
-mod window;
 
 pub use control::{
     ATTACH_CONTEXT, Control, ControlCode, Credit, Pace, Presence, PresenceCode, attach_statement,
@@ -51,8 +50,6 @@ pub use transport::{
     ContentKind, Data, DropReason, EXACT_SIZE, MAX_FILE_NAME, MAX_MESSAGE, Message, Notice,
     Reliability, Request, Transport, TransportKind,
 };
-
-pub use window::{Verdict, WindowAdvice};
 
 use bytes::Buf;
 use whimbrel_core::Guid;

@@ -4,7 +4,7 @@ use bytes::{Buf, Bytes};
 use whimbrel_content::ChunkSize;
 use whimbrel_core::Guid;
 
-use super::{ChunkRanges, Reader, WindowAdvice, WireError, put_short_text};
+use super::{ChunkRanges, Reader, WireError, put_short_text};
 use crate::chunk_size::Path;
 
 /// Longest file name that a sender offers, in bytes of UTF-8.
@@ -153,18 +153,11 @@ pub struct Request {
     pub is_exact: bool,
     /// What the requester will acknowledge.
     pub reliability: Reliability,
-    /// The window that the requester advises; `None` if it has none.
-    pub window: Option<WindowAdvice>,
     /// The chunks.
     pub chunks: ChunkRanges,
 }
 
 impl Request {
-    /// Returns true if it asks for nothing, and takes back an earlier request.
-    pub fn is_stop(&self) -> bool {
-        self.chunks.is_empty() && self.window.is_none()
-    }
-
     /// Returns the same bytes, in chunks no larger than this path affords.
     pub fn fitted_to(self, path: &Path) -> Request {
         match ChunkSize::from_code(self.chunk_log2) {
@@ -176,9 +169,7 @@ impl Request {
     /// Returns the same bytes as smaller chunks; as it is if chunks are no larger than that.
     pub fn in_chunks_of(mut self, chunk_log2: u8) -> Request {
         if chunk_log2 < self.chunk_log2 {
-            let parts = self.chunk_log2 - chunk_log2;
-            self.chunks = self.chunks.divided(parts);
-            self.window = self.window.map(|window| window.divided(parts));
+            self.chunks = self.chunks.divided(self.chunk_log2 - chunk_log2);
             self.chunk_log2 = chunk_log2;
         }
         self
@@ -193,9 +184,7 @@ impl Request {
         };
         let unit = smallest.min(self.chunk_log2);
         let asked = core::mem::take(&mut self.chunks);
-        let parts = self.chunk_log2 - unit;
-        self.chunks = asked.divided(parts);
-        self.window = self.window.map(|window| window.divided(parts));
+        self.chunks = asked.divided(self.chunk_log2 - unit);
         self.chunk_log2 = unit;
         let mut taken = ChunkRanges::default();
         // Chunks of a content mostly come one after the other.
@@ -472,8 +461,7 @@ impl Request {
     fn encode_fields(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.content.as_bytes());
         let exact = if self.is_exact { EXACT_SIZE } else { 0 };
-        out.push(self.chunk_log2 | exact);
-        WindowAdvice::encode(self.window, out);
+        out.extend_from_slice(&[self.chunk_log2 | exact, 0, 0, 0]);
         self.chunks.encode(out);
     }
 
@@ -484,13 +472,14 @@ impl Request {
         let content = reader.guid()?;
         let size = reader.u8()?;
         let chunk_log2 = checked_log2(size & !EXACT_SIZE)?;
-        let window = WindowAdvice::read(reader)?;
+        // Three octets for the window of end-to-end flow control [MFTP §3.4.2]; zero means
+        // none.
+        let _window = reader.take(3)?;
         let chunks = ChunkRanges::decode(reader)?;
         Ok(Request {
             content,
             chunk_log2,
             is_exact: size & EXACT_SIZE != 0,
-            window,
             reliability,
             chunks,
         })
@@ -549,11 +538,9 @@ mod tests {
     }
 
     prop_compose! {
-        fn any_request()(window in 0u8..4, content in any_guid(), chunk_log2 in 14u8..=22, is_exact: bool,
+        fn any_request()(content in any_guid(), chunk_log2 in 14u8..=22, is_exact: bool,
                          reliability in any_reliability(), chunks in any_ranges()) -> Request {
-            let window = super::super::Verdict::ALL.get(usize::from(window)).copied();
-            let window = window.map(|verdict| WindowAdvice { verdict, chunks: 300 });
-            Request { window, content, chunk_log2, is_exact, reliability, chunks }
+            Request { content, chunk_log2, is_exact, reliability, chunks }
         }
     }
 

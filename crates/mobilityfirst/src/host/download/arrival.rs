@@ -127,6 +127,10 @@ impl Downloads {
         let Some(download) = self.by_id.get_mut(&id) else {
             return Taken::Not;
         };
+        let asked = download.under_way.contains(data.index);
+        download
+            .under_way
+            .remove_range(data.index..data.index.saturating_add(1));
         download.chunk_packets = download.chunk_packets.max(room.packets().into());
         let app = download.app;
         // A chunk that its program takes at once is never refused: all others may wait for it.
@@ -137,15 +141,12 @@ impl Downloads {
                 // Its source sends it again later: a request to stop would empty the storage of routers.
                 self.give_back(arrived.header, data, effects);
             }
-            if let Some(download) = self.by_id.get_mut(&id) {
-                download.note_window(arrived.data.index, false);
-            }
-            self.review_window(id, effects);
+            self.note_overflow(id, asked, effects);
             return Taken::Not;
         }
         let range = verified.range();
         download.assembly.commit(verified.clone());
-        download.follow_size(chunk_size);
+        download.follow_size(chunk_size, data.index);
         let chunk = LocalChunk {
             request: download.request,
             index: data.index,
@@ -159,13 +160,16 @@ impl Downloads {
             data: data.payload.clone(),
         };
         let load = download.share.hold_with(room.clone());
+        let held = download.share.packets();
         download.hold(range, Held { chunk, load });
         if download.is_sent_once() && arrived.is_asked_for {
             // It may have been the last one.
             effects.set(Timer::Download(id), now + download.patience());
         }
-        download.note_window(data.index, true);
-        self.review_window(id, effects);
+        // While chunks under way still find room.
+        if held > self.shares.limit(app) / 4 * 3 {
+            self.note_overflow(id, false, effects);
+        }
         Taken::New
     }
 
@@ -241,7 +245,6 @@ impl Downloads {
             content,
             chunk_log2,
             is_exact: false,
-            window: None,
             reliability: Reliability::Ack,
             chunks,
         };

@@ -38,8 +38,7 @@ impl Downloads {
         if uplink.is_up {
             download.asked_at.get_or_insert(now);
         }
-        let chunks = download.missing();
-        download.forget_asked();
+        let chunks = download.wanted();
         let request = download.request_for(chunks);
         download.is_answered = false;
         let (content, patience) = (download.content, download.patience());
@@ -88,7 +87,7 @@ impl Downloads {
             let Some(download) = self.by_id.get_mut(&id) else {
                 continue;
             };
-            let chunks = download.missing().intersection(&notice.chunks);
+            let chunks = download.awaited().intersection(&notice.chunks);
             let recent = download
                 .last_resend
                 .is_some_and(|last| now.since(last) < RESEND_INTERVAL);
@@ -203,7 +202,6 @@ impl Downloads {
             content,
             chunk_log2,
             is_exact: false,
-            window: None,
             reliability: Reliability::DontCare,
             chunks,
         };
@@ -299,6 +297,7 @@ impl Downloads {
             DropReason::TooLarge => match ChunkSize::from_code(download.chunk_size.code() - 1) {
                 Some(smaller) => {
                     download.chunk_size = smaller;
+                    download.under_way = ChunkRanges::default();
                     self.ask(now, id, uplink, effects);
                 }
                 None => self.fail(id, FailReason::TooLarge, effects),
@@ -368,7 +367,7 @@ impl Downloads {
             let Some(download) = self.by_id.get(&id) else {
                 continue;
             };
-            let last = download.missing().iter().last().map(|range| range.end - 1);
+            let last = download.awaited().iter().last().map(|range| range.end - 1);
             let (Some(to), Some(last)) = (download.source, last) else {
                 continue;
             };

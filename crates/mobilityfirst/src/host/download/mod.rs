@@ -5,14 +5,14 @@
 //! | [`one`] | one download: what has arrived and what is missing |
 //! | [`arrival`] | chunks from their arrival until a program has them |
 //! | [`asking`] | requests: which chunks, when, and from which source |
-//! | [`window`] | the end-to-end window: what the source may send |
+//! | [`metering`] | programs that take their chunks more slowly than they arrive |
 
 mod arrival;
 mod asking;
+mod metering;
 mod one;
 #[cfg(test)]
 mod tests;
-mod window;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,6 @@ use crate::chunk_size::Path;
 use crate::local::{AcceptOffer, FailReason, Get, LocalEvent, OfferId, TransferState};
 use crate::wire::EXACT_SIZE;
 use one::Download;
-use window::ReceiveWindow;
 
 /// For this long after a content was fetched, its source takes the chunks that it sent for under
 /// way; another request for the content must say that they are not.
@@ -72,8 +71,8 @@ pub(in crate::host) struct Downloads {
     by_content: BTreeMap<Guid, BTreeSet<u64>>,
     stopped: BTreeMap<(Guid, Guid), Time>,
     shares: Shares,
-    // Downloads whose program does not keep up: their sources wait for an advice, or chunks found no room.
-    withheld: BTreeSet<(App, u64)>,
+    // Downloads that have a window.
+    metered: BTreeSet<(App, u64)>,
     // Inbound peers that downloads have asked.
     callers: Recent<Guid>,
     // Contents that were fetched a moment ago, and the times of their last chunks.
@@ -91,7 +90,7 @@ impl Downloads {
             by_content: BTreeMap::new(),
             stopped: BTreeMap::new(),
             shares: Shares::new(limits.buffer_packets),
-            withheld: BTreeSet::new(),
+            metered: BTreeSet::new(),
             callers: Recent::new(MAX_CALLERS),
             ended: BTreeMap::new(),
             next_id: 0,
@@ -173,7 +172,7 @@ impl Downloads {
             }
         }
         self.shares.close(download.app);
-        self.withheld.remove(&(download.app, id));
+        self.metered.remove(&(download.app, id));
         if let Some(last) = download.last_arrival {
             self.note_end(download.content, last);
         }
@@ -254,8 +253,6 @@ impl Downloads {
             return;
         };
         download.request_id = from.number;
-        // Routers hold it back, and its sender may be gone.
-        download.window = None;
         download.provenance = Provenance::Sender(*from);
         download.source = Some((from.sender, Guid::NONE));
         download.asked_at = Some(now);
@@ -311,10 +308,6 @@ impl Downloads {
         }
         let share = self.shares.open(app);
         let mut download = Download::new(now, app, get, assembly, chunk_size, nack_timeout, share);
-        download.window = Some(ReceiveWindow::new(
-            self.shares.limit(app),
-            chunk_size.bytes(),
-        ));
         download.request_id = core::hash::BuildHasher::hash_one(&self.draw, id);
         download.again = self.was_here(now, &get.content);
         self.by_content.entry(get.content).or_default().insert(id);

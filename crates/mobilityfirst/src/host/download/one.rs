@@ -12,7 +12,6 @@ use super::super::App;
 use super::super::effects::{Treatment, Uplink};
 use super::super::status::DownloadStatus;
 use super::Provenance;
-use super::window::ReceiveWindow;
 use crate::local::{Delivery, Get, LocalChunk, MAX_MISSING, MissingParts, TransferState};
 use crate::wire::{
     ChunkRanges, EXACT_SIZE, Extensions, MAX_RANGES, Reliability, Request, ServiceId,
@@ -75,8 +74,10 @@ pub(super) struct Download {
     // packets.
     pub(super) share: Pool,
     pub(super) chunk_packets: u64,
-    // What the source is advised; none if its chunks come without a request.
-    pub(super) window: Option<ReceiveWindow>,
+    // Bound of the chunks here and under way; `None` until its program has proven slow.
+    pub(super) window: Option<u64>,
+    // Of those, the requested chunks that are not here.
+    pub(super) under_way: ChunkRanges,
     // True if the source sent its latest chunks for another request, so that none is under way.
     pub(super) again: bool,
     pub(super) source: Option<(Guid, Guid)>,
@@ -145,6 +146,7 @@ impl Download {
             share,
             chunk_packets: 1,
             window: None,
+            under_way: ChunkRanges::default(),
             again: false,
             source: None,
             state: TransferState::Requested,
@@ -185,7 +187,6 @@ impl Download {
             chunk_log2: self.chunk_size.code(),
             is_exact: self.is_exact,
             reliability: self.reliability,
-            window: self.window_advice(),
             chunks,
         }
     }
@@ -264,10 +265,44 @@ impl Download {
         missing
     }
 
+    /// Returns the first missing chunks that are not under way, at most `count`.
+    pub(super) fn first_missing(&self, count: u64) -> ChunkRanges {
+        let mut missing = ChunkRanges::default();
+        let indices = self.assembly.missing_chunks(self.chunk_size);
+        let indices = indices.map(|index| index as u32);
+        let idle = indices.filter(|index| !self.under_way.contains(*index));
+        idle.take(count as usize)
+            .for_each(|index| missing.insert(index));
+        missing
+    }
+
+    /// Returns the chunks to ask for when nothing comes: all that are missing, or as many as there
+    /// is room for, which then are under way.
+    pub(super) fn wanted(&mut self) -> ChunkRanges {
+        let Some(window) = self.window else {
+            return self.missing();
+        };
+        self.under_way = ChunkRanges::default();
+        self.under_way = self.first_missing(window.saturating_sub(self.waiting()).max(1));
+        self.under_way.clone()
+    }
+
+    /// Returns the chunks that are to come: all that are missing, or those that there is room for.
+    pub(super) fn awaited(&self) -> ChunkRanges {
+        match self.window {
+            Some(_) => self.under_way.clone(),
+            None => self.missing(),
+        }
+    }
+
+    /// Returns the number of chunks here that the program has not used.
+    pub(super) fn waiting(&self) -> u64 {
+        self.held.len() as u64 + u64::from(self.unconsumed)
+    }
+
     /// Returns true if the program, and not the network, holds the download up.
     pub(super) fn program_is_slow(&self) -> bool {
-        let window = self.window.as_ref();
-        let no_room = window.is_some_and(ReceiveWindow::is_withheld);
+        let no_room = self.window.is_some_and(|window| self.waiting() >= window);
         self.unconsumed >= self.credit || no_room && self.unconsumed > 0
     }
 
@@ -355,14 +390,14 @@ impl Download {
 
     /// Follows a source whose chunks are smaller than requested, because the path affords no larger
     /// ones: the rest is requested in the same size, and the program takes as many more at a time.
-    pub(super) fn follow_size(&mut self, size: ChunkSize) {
+    pub(super) fn follow_size(&mut self, size: ChunkSize, index: u32) {
         if size >= self.chunk_size {
             return;
         }
         let parts = self.chunk_size.code() - size.code();
-        if let Some(window) = &mut self.window {
-            window.divide(parts);
-        }
+        self.under_way = self.under_way.divided(parts);
+        self.under_way.remove_range(index..index.saturating_add(1));
+        self.window = self.window.map(|window| window << parts);
         // One at a time stays one at a time.
         self.credit = 1 + (self.credit - 1).saturating_mul(1 << parts);
         self.chunk_packets = (self.chunk_packets >> parts).max(1);

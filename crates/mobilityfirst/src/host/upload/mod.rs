@@ -8,7 +8,6 @@ mod sending;
 #[cfg(test)]
 mod tests;
 mod turns;
-mod window;
 
 use std::collections::BTreeMap;
 
@@ -25,7 +24,7 @@ use super::catalogue::{Catalogue, Offer};
 use super::effects::{Action, Effects};
 use super::{App, Timer, Way};
 use crate::chunk::Chunk;
-use crate::local::{Delivery, LocalEvent, TransferOptions};
+use crate::local::{Delivery, LocalEvent, Service, TransferOptions};
 use crate::wire::{
     ChunkRanges, Data, DropReason, NetworkHeader, Notice, Reliability, Request, ServiceId,
     SignedOffer, Transport,
@@ -224,7 +223,7 @@ impl Uploads {
         let Some(offer) = self.catalogue.get(&key.content) else {
             return self.refuse(key, header, &request, DropReason::NotServed, effects);
         };
-        if request.is_stop() {
+        if request.chunks.is_empty() {
             self.end_refused(&key, DropReason::NotAccepted, effects);
             self.by_key.remove(&key);
             return;
@@ -253,7 +252,6 @@ impl Uploads {
         let Some(upload) = self.by_key.get_mut(&key) else {
             return;
         };
-        upload.window.advise(request.window, request.chunk_log2);
         let stored = core::mem::take(&mut upload.stored);
         if presence == Presence::MayBeUnderWay {
             wanted.subtract(&upload.sent[0]);
@@ -394,7 +392,7 @@ impl Uploads {
         reason: DropReason,
         effects: &mut Effects,
     ) {
-        if !request.is_stop() {
+        if !request.chunks.is_empty() {
             let (address, request_id) = (header.source_address, header.extensions.request);
             self.tell_client(key, address, request_id, reason, effects);
         }
@@ -476,7 +474,7 @@ impl Uploads {
     /// Keeps a chunk here because no router answers.
     pub(super) fn send_later(&mut self, key: Key, index: u32) {
         if let Some(upload) = self.by_key.get_mut(&key) {
-            upload.take_back(index);
+            upload.pending.insert(index);
             self.take_turn(key);
         }
     }
@@ -527,6 +525,23 @@ impl Uploads {
         }
     }
 
+    /// Returns the upload that a receiver speaks of: that to the receiver, or that to a name by which it is
+    /// attached, which carries the same id.
+    fn sent_by(&self, key: Key, request_id: Option<u64>) -> Key {
+        let first = Key {
+            client: Guid::NONE,
+            ..key
+        };
+        let of_content = self.by_key.range(first..);
+        let mut of_content = of_content.take_while(|(it, _)| it.content == key.content);
+        let is_meant = |upload: &Upload| {
+            let is_anycast = upload.delivery.service == Service::Anycast;
+            is_anycast && upload.push.is_some() && upload.is_about(request_id)
+        };
+        let sent = of_content.find(|(_, upload)| is_meant(upload));
+        sent.map_or(key, |(sent, _)| *sent)
+    }
+
     /// Handles a proxy's notice that it stores chunks of an upload: they need not be sent again. At
     /// 80 % of what the proxy may store for the flow, the source pauses.
     pub(super) fn handle_store(
@@ -554,9 +569,6 @@ impl Uploads {
         }
         let count = upload.chunk_size.count(content_len).min(u32::MAX.into()) as u32;
         let chunks = notice.chunks.intersection(&ChunkRanges::from(0..count));
-        // The storage has a limit of its own.
-        let bytes = chunks.count() << upload.chunk_size.code();
-        upload.window.give_back(bytes);
         if upload.stored.len() < MAX_PROXIES || upload.stored.contains_key(&header.source) {
             upload
                 .stored
@@ -612,8 +624,6 @@ impl Uploads {
         for stored in upload.stored.values_mut() {
             stored.subtract(&chunks);
         }
-        let bytes = chunks.count() << upload.chunk_size.code();
-        upload.window.give_back(bytes);
         if let Some((_, kept)) = &mut upload.kept {
             kept.subtract(&chunks);
         }

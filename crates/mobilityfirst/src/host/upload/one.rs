@@ -8,7 +8,6 @@ use whimbrel_core::{Guid, Time};
 
 use super::confirming::Unconfirmed;
 use super::sending::SentContent;
-use super::window::SendWindow;
 use super::{Asked, MAX_PAUSE};
 use crate::local::Delivery;
 use crate::taken::MIN_GUARD;
@@ -42,7 +41,6 @@ pub(super) struct Upload {
     pub(super) unconfirmed: Unconfirmed,
     // The access router, and the chunks of which it keeps copies.
     pub(super) kept: Option<(Guid, ChunkRanges)>,
-    pub(super) window: SendWindow,
     pub(super) paused_until: Time,
     pub(super) pauses: u32,
     pub(super) last_use: Time,
@@ -68,7 +66,6 @@ impl Upload {
             stored: BTreeMap::new(),
             unconfirmed: Unconfirmed::default(),
             kept: None,
-            window: SendWindow::default(),
             paused_until: Time::ZERO,
             pauses: 0,
             last_use: now,
@@ -139,12 +136,6 @@ impl Upload {
         self.pending.union(&late);
     }
 
-    /// Takes a chunk back that did not leave.
-    pub(super) fn take_back(&mut self, index: u32) {
-        self.window.give_back(self.chunk_size.bytes());
-        self.pending.insert(index);
-    }
-
     pub(super) fn rotate_sent(&mut self, now: Time) {
         if now.since(self.sent_since) >= self.repeat_guard {
             let older = core::mem::take(&mut self.sent[0]);
@@ -175,17 +166,7 @@ impl Upload {
         !self.pending.is_empty() || !self.unconfirmed.is_empty() || self.push.is_some()
     }
 
-    /// Returns the next chunk to send, if the receiver's window is open.
     pub(super) fn next(&mut self) -> Option<u32> {
-        if !self.window.is_open() {
-            return None;
-        }
-        let next = self.take_pending()?;
-        self.window.take(self.chunk_size.bytes());
-        Some(next)
-    }
-
-    fn take_pending(&mut self) -> Option<u32> {
         match self.first.take() {
             Some(first) => {
                 self.pending.remove_range(first..first + 1);

@@ -19,7 +19,7 @@ impl Uploads {
             return;
         }
         if let Some(upload) = self.by_key.get_mut(&key) {
-            upload.take_back(index);
+            upload.pending.insert(index);
             self.take_turn(key);
         }
     }

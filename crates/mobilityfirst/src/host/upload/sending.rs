@@ -4,15 +4,14 @@
 use core::time::Duration;
 
 use whimbrel_content::ChunkSize;
-use whimbrel_core::{Guid, Time};
+use whimbrel_core::Time;
 
-use super::one::Upload;
 use super::{Key, Uploads};
 use crate::host::catalogue::Offer;
 use crate::host::effects::Effects;
 use crate::host::status::PushStatus;
 use crate::host::{App, Way};
-use crate::local::{LocalEvent, SendContent, SendState, Service};
+use crate::local::{LocalEvent, SendContent, SendState};
 use crate::wire::{ChunkRanges, DropReason, NetworkHeader, Reliability, Request, SignedOffer};
 
 /// A router that cannot store a chunk says so soon after it has taken it. Before the sender is told
@@ -102,23 +101,6 @@ impl SentContent {
 }
 
 impl Uploads {
-    /// Returns the upload that a receiver speaks of: that to the receiver, or that to a name by which it is
-    /// attached, which carries the same id.
-    pub(super) fn sent_by(&self, key: Key, request_id: Option<u64>) -> Key {
-        let first = Key {
-            client: Guid::NONE,
-            ..key
-        };
-        let of_content = self.by_key.range(first..);
-        let mut of_content = of_content.take_while(|(it, _)| it.content == key.content);
-        let is_meant = |upload: &Upload| {
-            let is_anycast = upload.delivery.service == Service::Anycast;
-            is_anycast && upload.push.is_some() && upload.is_about(request_id)
-        };
-        let sent = of_content.find(|(_, upload)| is_meant(upload));
-        sent.map_or(key, |(sent, _)| *sent)
-    }
-
     /// Returns an id for what is sent without a request.
     pub(in crate::host) fn draw_id(&mut self) -> u64 {
         self.pushes += 1;

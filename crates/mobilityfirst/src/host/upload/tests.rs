@@ -26,7 +26,6 @@ fn ask(uploads: &mut Uploads, effects: &mut Effects, client: u8, way: Way, count
             content,
             chunk_log2: 16,
             is_exact: false,
-            window: None,
             reliability: Reliability::Nack,
             chunks: ChunkRanges::all(),
         };
