@@ -23,7 +23,8 @@ fn every_reading_arrives_once_although_sensor_and_receiver_never_meet() {
         assert_eq!(arrived, 10.0, "{:?}: {:?}", setting.values, run.values);
         assert_eq!(run.values["readings.bytes"], 20_000.0);
         let stored = run.values["nodes.gateway.stored"] + run.values["nodes.site.stored"];
-        assert!(stored >= 10.0, "{stored}");
+        // The last one may find the receiver awake.
+        assert!(stored >= 9.0, "{stored}");
     }
 }
 

@@ -229,7 +229,8 @@ fn pages_show_both_back_ends_beside_the_paper() {
             "{}",
             study.name
         );
-        assert!(!simulated.comparisons.is_empty() && !simulated.charts.is_empty());
+        // Of some rows of a paper there are no numbers, but a table of ours.
+        assert!(!simulated.tables.is_empty() || !simulated.comparisons.is_empty());
         write_result(&simulated, &root).unwrap();
         if !study.runs_on(Backend::Netns) {
             continue;

@@ -10,6 +10,7 @@ mod http;
 mod links;
 mod native;
 mod ndn;
+mod router;
 mod tcp_proxy;
 
 use std::net::SocketAddr;

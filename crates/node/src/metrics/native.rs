@@ -10,11 +10,12 @@ use whimbrel_io::TransportCounters;
 use whimbrel_link::hop::ReceptionCounters;
 use whimbrel_mobilityfirst::host::HostStatus;
 use whimbrel_mobilityfirst::links::{CallersTotal, LinkStatus};
-use whimbrel_mobilityfirst::router::{RouterCounters, RouterStatus, StorageDisk};
+use whimbrel_mobilityfirst::router::{RouterStatus, StorageDisk};
 
 use super::callers::encode_callers;
 use super::family::{Families, flag};
 use super::links::encode_links;
+use super::router::router_counts;
 use crate::Node;
 use crate::run::NodeLoop;
 
@@ -113,7 +114,7 @@ impl Collector for Snapshot {
 }
 
 /// A name, its meaning, and its value.
-type Count = (&'static str, &'static str, u64);
+pub(super) type Count = (&'static str, &'static str, u64);
 type Level = (&'static str, &'static str, f64);
 
 fn encode_counts(families: &mut Families<'_, '_>, counts: &[Count]) -> Result<(), Error> {
@@ -139,114 +140,9 @@ fn encode_drops<'s>(
     families.counters(name, "Chunks and messages that the node dropped", members)
 }
 
-fn router_counts(c: &RouterCounters) -> [Count; 20] {
-    [
-        (
-            "whimbrel_router_chunks_cached",
-            "Chunks that were copied into the cache",
-            c.chunks_cached,
-        ),
-        (
-            "whimbrel_router_cache_hits",
-            "Requested chunks of which a copy was here",
-            c.cache_hits,
-        ),
-        (
-            "whimbrel_router_chunks_awaited",
-            "Requested chunks that another client was fetching",
-            c.chunks_awaited,
-        ),
-        (
-            "whimbrel_router_copy_bytes_sent",
-            "Bytes of copies sent to clients",
-            c.copy_bytes_sent,
-        ),
-        (
-            "whimbrel_router_chunks_kept",
-            "Chunks copied for a producer that delegates",
-            c.chunks_kept,
-        ),
-        (
-            "whimbrel_router_kept_freed",
-            "Kept copies that are needed no longer",
-            c.kept_freed,
-        ),
-        (
-            "whimbrel_router_chunks_received",
-            "Chunks that neighbours delivered whole",
-            c.chunks_received,
-        ),
-        (
-            "whimbrel_router_chunks_forwarded",
-            "Chunks that the next neighbour acknowledged",
-            c.chunks_forwarded,
-        ),
-        (
-            "whimbrel_router_chunks_stored",
-            "Chunks that were put into storage",
-            c.chunks_stored,
-        ),
-        (
-            "whimbrel_router_chunks_released",
-            "Stored chunks forwarded because their destination was open",
-            c.chunks_released,
-        ),
-        (
-            "whimbrel_router_chunks_pushed",
-            "Stored chunks forwarded because of their source's Push",
-            c.chunks_pushed,
-        ),
-        (
-            "whimbrel_router_chunks_held_back",
-            "Chunks stored because the next hop takes them too slowly",
-            c.held_back,
-        ),
-        (
-            "whimbrel_router_chunks_unwanted",
-            "Chunks that their receiver no longer wants",
-            c.chunks_unwanted,
-        ),
-        (
-            "whimbrel_router_holds",
-            "Times that a neighbour was asked to hold back a flow",
-            c.holds,
-        ),
-        (
-            "whimbrel_router_storage_lookups",
-            "Lookups made for stored chunks",
-            c.storage_lookups,
-        ),
-        (
-            "whimbrel_router_requests_absorbed",
-            "Requests and NACKs that ended here",
-            c.requests_absorbed,
-        ),
-        (
-            "whimbrel_router_waited_for_usual",
-            "Chunks that are stored although they have a way, which is much worse than the usual one",
-            c.waited_for_usual,
-        ),
-        (
-            "whimbrel_router_bindings_pushed",
-            "Changed bindings that the name service pushed",
-            c.bindings_pushed,
-        ),
-        (
-            "whimbrel_router_attachments_accepted",
-            "Hosts' attachments accepted",
-            c.attachments,
-        ),
-        (
-            "whimbrel_router_left_over",
-            "Inputs after which work was left over",
-            c.left_over,
-        ),
-    ]
-}
-
 fn encode_router(families: &mut Families<'_, '_>, router: &RouterStatus) -> Result<(), Error> {
     let c = &router.counters;
-    let counts = router_counts(&router.counters);
+    let counts: Vec<Count> = router_counts(&router.counters).collect();
     encode_counts(families, &counts)?;
     encode_drops(families, "whimbrel_router_drops", &c.drops)?;
     let (stored, capacity) = router.stored_bytes;
