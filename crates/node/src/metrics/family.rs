@@ -10,6 +10,9 @@ use prometheus_client::metrics::{MetricType, TypedMetric};
 /// The labels of one member of a family.
 pub(super) type Labels<'a> = Vec<(&'static str, &'a str)>;
 
+/// A name, its meaning, and its value.
+pub(super) type Count = (&'static str, &'static str, u64);
+
 /// Writes families: a name, its meaning, and its members.
 pub(super) struct Families<'a, 'b> {
     encoder: &'a mut DescriptorEncoder<'b>,

@@ -13,7 +13,7 @@ use whimbrel_mobilityfirst::links::{CallersTotal, LinkStatus};
 use whimbrel_mobilityfirst::router::{RouterStatus, StorageDisk};
 
 use super::callers::encode_callers;
-use super::family::{Families, flag};
+use super::family::{Count, Families, flag};
 use super::links::encode_links;
 use super::router::router_counts;
 use crate::Node;
@@ -113,8 +113,6 @@ impl Collector for Snapshot {
     }
 }
 
-/// A name, its meaning, and its value.
-pub(super) type Count = (&'static str, &'static str, u64);
 type Level = (&'static str, &'static str, f64);
 
 fn encode_counts(families: &mut Families<'_, '_>, counts: &[Count]) -> Result<(), Error> {

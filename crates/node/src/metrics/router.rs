@@ -2,7 +2,7 @@
 
 use whimbrel_mobilityfirst::router::RouterCounters;
 
-use super::native::Count;
+use super::family::Count;
 
 /// Returns the counters with their names and texts.
 pub(super) fn router_counts(c: &RouterCounters) -> impl Iterator<Item = Count> {
