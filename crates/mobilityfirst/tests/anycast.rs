@@ -1,5 +1,6 @@
 //! The nearest of several hosts, in virtual time: a content that three have, and a service that three are
 //! attached by, at distances of 5, 40 and 80 ms from the router of the client.
+#![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 mod support;
 

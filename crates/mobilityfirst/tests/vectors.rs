@@ -581,7 +581,7 @@ fn local_events() -> Vec<(&'static str, LocalEvent)> {
                 missing: MissingParts {
                     content_len: Some(131_077),
                     bytes: 65_541,
-                    ranges: vec![65_536..131_077],
+                    ranges: std::iter::once(65_536..131_077).collect(),
                 },
             },
         ),

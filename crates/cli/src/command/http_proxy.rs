@@ -1,4 +1,8 @@
 //! `http-proxy client|server`.
+#![allow(
+    rustdoc::bare_urls,
+    reason = "doc comments of options are texts of --help"
+)]
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -127,7 +127,7 @@ fn a_copy_stays_until_the_next_hop_has_the_chunk() {
     let mut net = start(&disk, 64 << 20);
     send(&mut net, 0..1);
     attach_host(&mut net);
-    while net.router().proxy.store().len() > 0 {
+    while !net.router().proxy.store().is_empty() {
         net.run(Duration::from_micros(100));
     }
     assert_eq!((net.chunks(2).len(), disk.entries()), (0, 1));
