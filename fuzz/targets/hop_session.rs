@@ -51,12 +51,13 @@ impl End {
         }
         while let Some(event) = self.hop.poll_event() {
             match event {
-                HopEvent::Received { chunk, packets } => {
+                HopEvent::Received { chunk, room } => {
                     assert!(
                         chunk.iter().all(|byte| *byte == peer),
                         "what the other end sent"
                     );
-                    self.buffer.release(packets);
+                    drop(room);
+                    self.buffer.take_back();
                     self.hop.room_released(now, &mut self.buffer);
                 }
                 HopEvent::Up { neighbour, .. } => {

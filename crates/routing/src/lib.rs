@@ -8,7 +8,7 @@
 //! own words say: each tells its distances, and a router uses a neighbour towards a destination only
 //! while that neighbour's distance is below every distance that the router's own neighbours may hold
 //! of it. Along such next hops this bound falls strictly, so that chunks do not loop, however much the
-//! databases of the routers differ ([LFI], and the feasibility condition of Babel, [RFC 8966 §3.5.1]).
+//! databases of the routers differ (\[LFI\], and the feasibility condition of Babel, RFC 8966 §3.5.1).
 //!
 //! The parts, each with its own state:
 //!
