@@ -27,7 +27,7 @@ struct Neighbour {
     // The hop's index of the session, in its last call; and what a LOST repeats of its last frame.
     index: [u8; 4],
     last_sent: [u8; 8],
-    held: u32,
+    held: Vec<whimbrel_link::Room>,
     sent: BTreeSet<u64>,
     next_tag: u64,
 }
@@ -51,7 +51,7 @@ impl Neighbour {
             runs: 0,
             index: [0; 4],
             last_sent: [0; 8],
-            held: 0,
+            held: Vec::new(),
             sent: BTreeSet::new(),
             next_tag: 0,
         };
@@ -130,7 +130,7 @@ impl Neighbour {
         }
         while let Some(event) = self.hop.poll_event() {
             match event {
-                HopEvent::Received { packets, .. } => self.held += packets,
+                HopEvent::Received { room, .. } => self.held.push(room),
                 HopEvent::Delivered { tag } => {
                     assert!(self.sent.remove(&tag), "delivered twice, or never sent")
                 }
@@ -174,7 +174,8 @@ impl Neighbour {
             _ if argument < 64 => self.hop.set_mtu(self.now, 200 + usize::from(argument) * 40),
             _ if argument < 128 => self.restart(),
             _ => {
-                self.buffer.release(core::mem::take(&mut self.held));
+                self.held.clear();
+                self.buffer.take_back();
                 self.hop.room_released(self.now, &mut self.buffer);
             }
         }
@@ -201,7 +202,8 @@ fuzz_target!(|data: &[u8]| {
         now,
         ..
     } = neighbour;
-    hop.close(now, &mut buffer);
-    buffer.release(held);
+    hop.close(now);
+    drop(held);
+    buffer.take_back();
     assert_eq!(buffer.used(), 0, "room is neither lost nor released twice");
 });

@@ -61,6 +61,7 @@ fuzz_target!(|data: &[u8]| {
         store: StoreLimits {
             total: 1 << 20,
             per_flow: 1 << 19,
+            cache: 1 << 18,
             lifetime: Duration::from_secs(60),
         },
         routes: Vec::new(),
