@@ -167,7 +167,7 @@ impl Drop for MessageCounter {
     }
 }
 
-/// Sends messages to a host, no more than [`WINDOW`] ahead of its count.
+/// Sends messages to a host, at most [`WINDOW`] ahead of its count.
 struct MessageSender {
     client: LocalClient,
     destination: Guid,

@@ -84,8 +84,7 @@ enum End {
     Next,
     /// The process is killed.
     Kill,
-    /// Power is cut before the batch's transaction; so much of its bytes is on the disk, in parts of
-    /// 256.
+    /// Power is cut before the batch's transaction. The share of its bytes that is on the disk, in 256ths.
     PowerCut(u8),
 }
 

@@ -122,7 +122,7 @@ impl Sites {
         serde_json::from_str(&out).unwrap()
     }
 
-    /// Waits until a router has at least so many chunks on its disk.
+    /// Waits until a router has `count` chunks or more on its disk.
     fn await_on_disk(&self, router: &Router, count: u64) {
         await_that("the chunks are on the disk", || {
             self.status(router)["disk"]["chunks"].as_u64().unwrap() >= count
@@ -162,8 +162,8 @@ impl Sites {
         assert!(out.contains("\"taken\""), "{out}");
     }
 
-    /// Starts an inbox, waits until it has received `count` files and no more of the network, and returns
-    /// how often it says that one has come.
+    /// Starts an inbox and waits until it has received `count` files and nothing else arrives. Returns how
+    /// often it says that a file has come.
     fn inbox(&self, at: &Router, count: usize) -> usize {
         let mut command = whimbrel();
         command.args(["inbox", "--json", "--router", &at.at, "--from"]);

@@ -65,7 +65,7 @@ struct ServerSide {
     client: OriginClient,
 }
 
-/// Serves the streams that others open, until there are no more.
+/// Serves the streams that others open, until the host is closed.
 pub async fn serve(mut accepted: Accepted, options: ServerOptions) {
     let rule = Arc::new(options.origins);
     let client = Client::builder(TokioExecutor::new())

@@ -62,7 +62,7 @@ pub enum BodyFrame {
     Data(Bytes),
     /// The body ends here, with these trailers.
     End(HeaderMap),
-    /// The body is cut off: the sender has no more of it.
+    /// The body is cut off: the sender cannot get the rest.
     Failed(String),
 }
 

@@ -415,7 +415,7 @@ mod tests {
             small.push(room);
         }
         assert_eq!(small.len(), 128);
-        // One call takes no more than several.
+        // One call that takes many gets as few as many calls that take one.
         let burst = buffer.share();
         let taken = buffer.with(&burst, true, |buffer| {
             (0..200).filter_map(|_| take(buffer, 1)).collect::<Vec<_>>()

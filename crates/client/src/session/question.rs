@@ -12,7 +12,7 @@ pub enum Question {
     Status,
     /// The state of the host's links after a change, as JSON; the empty text changes nothing.
     Interfaces(String),
-    /// An echo request to a name, with so many extra bytes.
+    /// An echo request to a name, with extra bytes.
     Ping {
         /// The destination.
         destination: Guid,
