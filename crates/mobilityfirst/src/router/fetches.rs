@@ -76,6 +76,8 @@ pub(super) struct Fetches {
     turns: VecDeque<ClientTurn>,
     queued: BTreeSet<ClientTurn>,
     blocked: BTreeMap<(PortId, u64), ClientTurn>,
+    // The place of each of these in `blocked`: a client has one, however many copies come meanwhile.
+    blocked_at: BTreeMap<ClientTurn, (PortId, u64)>,
     next_number: u64,
 }
 
@@ -281,14 +283,22 @@ impl Fetches {
         }
         (0..added).for_each(|_| self.note_added(from));
         if is_ready {
+            // It may ask by another port now.
+            self.unblock(&turn);
             self.queue(turn);
         }
         true
     }
 
     fn queue(&mut self, turn: ClientTurn) {
-        if self.queued.insert(turn) {
+        if !self.blocked_at.contains_key(&turn) && self.queued.insert(turn) {
             self.turns.push_back(turn);
+        }
+    }
+
+    fn unblock(&mut self, turn: &ClientTurn) {
+        if let Some(place) = self.blocked_at.remove(turn) {
+            self.blocked.remove(&place);
         }
     }
 
@@ -354,9 +364,13 @@ impl Fetches {
         let leaders = (fetch.leaders).extract_if(.., |_, it| it.chunks.is_empty());
         let mut gone: Vec<PortId> = leaders.map(|(_, it)| it.from).collect();
         let waiters = (fetch.waiters).extract_if(.., |_, it| it.is_done());
-        gone.extend(waiters.map(|(_, it)| it.from));
+        let served: Vec<(Guid, PortId)> = waiters.map(|(client, it)| (client, it.from)).collect();
         if fetch.leaders.is_empty() && fetch.waiters.is_empty() {
             self.by_content.remove(content);
+        }
+        for (client, from) in served {
+            self.unblock(&(client, *content));
+            gone.push(from);
         }
         gone.into_iter().for_each(|from| self.note_removed(from));
     }
@@ -380,7 +394,8 @@ impl Fetches {
             let of_port = self.blocked.range((*port, 0)..=(*port, u64::MAX));
             let keys: Vec<_> = of_port.take(LOOKED_AT).map(|(key, _)| *key).collect();
             for key in keys {
-                if let Some(turn) = self.blocked.remove(&key) {
+                if let Some(turn) = self.blocked.get(&key).copied() {
+                    self.unblock(&turn);
                     self.queue(turn);
                 }
             }
@@ -404,8 +419,11 @@ impl Fetches {
 
     /// The next hop of a client has no room: it has its next turn when that has some.
     pub(super) fn note_blocked(&mut self, turn: ClientTurn, port: PortId) {
+        self.unblock(&turn);
         self.next_number += 1;
-        self.blocked.insert((port, self.next_number), turn);
+        let place = (port, self.next_number);
+        self.blocked.insert(place, turn);
+        self.blocked_at.insert(turn, place);
     }
 
     /// A client has got a chunk, or its copy has gone: then it waits for another one.
@@ -483,5 +501,72 @@ impl Fetches {
             self.forget_done(&content);
         }
         requests
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Reliability, ServiceId, UpperProtocol};
+
+    const CONTENT: Guid = Guid([9; 32]);
+
+    fn ask(fetches: &mut Fetches, client: u8, port: u32, lists: [ChunkRanges; 3]) {
+        let upper = UpperProtocol::Transport;
+        let source = Guid([client; 32]);
+        let header = NetworkHeader::new(ServiceId::CONTENT_REQUEST, upper, source, CONTENT);
+        let request = Request {
+            content: CONTENT,
+            chunk_log2: 14,
+            is_exact: false,
+            reliability: Reliability::Nack,
+            chunks: ChunkRanges::from(0..100),
+        };
+        let from = PortId(port);
+        let asker = Requester {
+            from,
+            header: &header,
+        };
+        assert!(fetches.note(Time::ZERO, asker, &request, lists));
+    }
+
+    /// Whatever comes for a client whose next hop has no room, it has one place among those that wait for room,
+    /// and none once it has gone.
+    #[test]
+    fn a_client_without_room_has_one_place() {
+        let mut fetches = Fetches::default();
+        let (none, all) = (ChunkRanges::default(), ChunkRanges::from(0..100));
+        ask(
+            &mut fetches,
+            1,
+            1,
+            [none.clone(), none.clone(), all.clone()],
+        );
+        ask(&mut fetches, 2, 2, [none.clone(), all, none.clone()]);
+        for index in 0..50 {
+            fetches.note_copy(Time::ZERO, (CONTENT, index), 14, None);
+            while let Some((turn, ..)) = fetches.next() {
+                fetches.note_blocked(turn, PortId(2));
+            }
+        }
+        assert_eq!((fetches.blocked.len(), fetches.turns.len()), (1, 0));
+        // By another port it is asked at once.
+        ask(
+            &mut fetches,
+            2,
+            3,
+            [ChunkRanges::from(0..50), none.clone(), none],
+        );
+        assert_eq!((fetches.blocked.len(), fetches.turns.len()), (0, 1));
+        let Some((turn, ..)) = fetches.next() else {
+            panic!("no turn");
+        };
+        fetches.note_blocked(turn, PortId(3));
+        fetches.note_gained(&BTreeSet::from([PortId(3)]));
+        assert_eq!((fetches.blocked.len(), fetches.turns.len()), (0, 1));
+        fetches.next();
+        fetches.note_blocked(turn, PortId(3));
+        fetches.due(Time::ZERO + IDLE);
+        assert_eq!((fetches.blocked.len(), fetches.blocked_at.len()), (0, 0));
     }
 }

@@ -55,6 +55,8 @@ mod names;
 mod nearest;
 mod notices;
 #[cfg(test)]
+mod observed;
+#[cfg(test)]
 mod on_disk;
 mod own_record;
 mod parting;

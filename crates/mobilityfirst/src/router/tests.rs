@@ -17,9 +17,7 @@ use whimbrel_sim::{AnyMachine, DuplexLink, testbed};
 use super::effects::Action;
 use super::hostile::{name, plain_hop};
 use super::store::StoreLimits;
-use super::{
-    NextHop, Observer, Passing, ProxyPolicy, Route, Router, RouterConfig, Verdict, WaitReason,
-};
+use super::{NextHop, ProxyPolicy, Route, Router, RouterConfig, WaitReason};
 use crate::chunk::{Chunk, Flow};
 use crate::links::ChunkToSend;
 use crate::wire::{
@@ -627,77 +625,4 @@ fn a_status_says_what_is_stored_for_whom_and_why_it_waits() {
     };
     assert!(first.bytes > second.bytes && first.since_s < second.since_s);
     assert!((1.5..2.0).contains(&second.since_s), "{}", second.since_s);
-}
-
-/// Stores chunks in transit, and answers requests for one that it has.
-#[derive(Default)]
-struct Cache {
-    kept: BTreeMap<(Guid, u32), Data>,
-}
-
-impl Observer for Cache {
-    fn observe(&mut self, _: Time, chunk: &Chunk, passing: Passing) -> Verdict {
-        let request = match passing {
-            Passing::Data(data) => {
-                self.kept.insert((data.content, data.index), data);
-                return Verdict::Pass;
-            }
-            Passing::Request(request) | Passing::Nack(request) => request,
-        };
-        let wanted = request.chunks.iter().flatten();
-        let kept: Option<Vec<Data>> = wanted
-            .map(|index| self.kept.get(&(request.content, index)).cloned())
-            .collect();
-        let Some(kept) = kept else {
-            return Verdict::Pass;
-        };
-        let answer = |data| {
-            let service = ServiceId::CONTENT_RESPONSE.with(ServiceId::DELAY_TOLERANT);
-            let (upper, to) = (UpperProtocol::Transport, chunk.header.source);
-            let header = NetworkHeader::new(service, upper, *ROUTER, to);
-            Chunk::of_transport(header, &Transport::Data(data))
-        };
-        Verdict::Answer(kept.into_iter().map(answer).collect())
-    }
-}
-
-#[test]
-fn an_observer_answers_a_request_from_its_own_copy() {
-    let (client, content) = (name(9), name(7));
-    let mut net = Net::new(&[*SOURCE, client]);
-    for (guid, port) in [(client, port(2)), (content, port(1))] {
-        assert!(net.with_router(|it, _| it.attachments.insert(guid, port, 1)));
-    }
-    net.with_router(|it, _| it.set_observer(Box::<Cache>::default()));
-    let request = |chunks: ChunkRanges| {
-        let service = ServiceId::CONTENT_REQUEST.with(ServiceId::DELAY_TOLERANT);
-        let header = NetworkHeader::new(service, UpperProtocol::Transport, client, content);
-        let request = Request {
-            content,
-            chunk_log2: 20,
-            is_exact: false,
-            reliability: Reliability::Nack,
-            chunks,
-        };
-        Chunk::of_transport(header, &Transport::Request(request))
-    };
-    let requests = |net: &Net| net.chunks(1).len();
-    // A request for other chunks goes to the source, whose chunk is stored in transit.
-    net.send(2, request(ChunkRanges::from(4..5)));
-    net.run(Duration::from_secs(1));
-    assert_eq!((requests(&net), net.received(2).len()), (1, 0));
-    net.send(1, data(ServiceId::CONTENT_RESPONSE, client, 4, 50_000));
-    net.run(Duration::from_secs(1));
-    let expected = BTreeMap::from([(4, Bytes::from(vec![4; 50_000]))]);
-    assert_eq!(net.received(2), expected);
-    // Requested again, it comes from the router.
-    net.neighbour(2, |it, _| it.received.clear());
-    net.send(2, request(ChunkRanges::from(4..5)));
-    net.run(Duration::from_secs(1));
-    assert_eq!(net.received(2), expected);
-    assert_eq!(requests(&net), 1);
-    // A request for chunks that it has only in part passes.
-    net.send(2, request(ChunkRanges::from(4..6)));
-    net.run(Duration::from_secs(1));
-    assert_eq!(requests(&net), 2);
 }
