@@ -257,7 +257,8 @@ fn pages_show_both_back_ends_beside_the_paper() {
         // figures without numbers.
         let has_numbers = !matches!(
             study.name,
-            "ptp-random"
+            "mftp-m2m"
+                | "ptp-random"
                 | "tcpicn-sim"
                 | "tcpicn-fairness"
                 | "tcpicn-grid"
@@ -282,7 +283,7 @@ fn pages_show_both_back_ends_beside_the_paper() {
             "{name}"
         );
         assert_eq!(page.contains("Linux 0.0"), in_namespaces, "{name}");
-        let has_transfers = study.name.starts_with("mftp-") || study.name == "tcpicn-sim";
+        let has_transfers = study.name.starts_with("mftp-fig") || study.name == "tcpicn-sim";
         assert_eq!(page.contains("flent"), has_transfers, "{name}");
         // The simulator has neither ICMP nor Multipath TCP.
         let is_whole = !matches!(

@@ -3,8 +3,9 @@
 //! The scenario sweeps `routers` ("stay up", "are killed") and `storage` ("disk", "memory").
 
 use super::trial::run_settings;
-use super::{Comparison, Progress, StudyInput, StudyResult, Table};
+use super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
 use crate::LabError;
+use crate::figure::{LineChart, Series};
 use crate::scenario::Setting;
 use crate::scenario::run::Run;
 
@@ -25,12 +26,18 @@ impl Cell<'_> {
         arrived.min().map_or(f64::NAN, |count| count as f64)
     }
 
-    /// Returns the seconds from a reading's push to its arrival: the median and the longest.
-    fn delays(&self) -> (f64, f64) {
+    /// Returns the seconds from the push of each reading that arrived to its arrival, the shortest first.
+    fn sorted_delays(&self) -> Vec<f64> {
         let transfers = self.runs.iter().flat_map(|run| &run.transfers);
         let arrived = transfers.filter(|it| it.record.completed);
         let mut delays: Vec<f64> = arrived.map(|it| it.record.finished).collect();
         delays.sort_by(f64::total_cmp);
+        delays
+    }
+
+    /// Returns the median and the longest of the delays, in seconds.
+    fn delays(&self) -> (f64, f64) {
+        let delays = self.sorted_delays();
         let at = |index: usize| delays.get(index).copied().unwrap_or(f64::NAN);
         (at(delays.len() / 2), at(delays.len().saturating_sub(1)))
     }
@@ -69,7 +76,10 @@ pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<Stud
         scenario.text.clone(),
         compared(input, &cells)?,
         vec![table(&cells)],
-        Vec::new(),
+        vec![NamedChart {
+            name: String::from("delays"),
+            chart: chart(&cells),
+        }],
         Vec::new(),
     )
 }
@@ -99,6 +109,24 @@ fn compared(input: &StudyInput<'_>, cells: &[Cell<'_>]) -> Result<Vec<Comparison
         compared.push(input.compare_numbers(id, "", agrees, 1, &numbers));
     }
     Ok(compared)
+}
+
+fn chart(cells: &[Cell<'_>]) -> LineChart {
+    let series = |cell: &Cell<'_>| Series {
+        label: format!("routers {}, storage in {}", cell.routers, cell.storage),
+        points: (1..)
+            .zip(cell.sorted_delays())
+            .map(|(number, delay)| (f64::from(number), delay))
+            .collect(),
+        ..Series::default()
+    };
+    LineChart {
+        title: String::from("From a reading's push to its arrival"),
+        x_label: String::from("readings that have arrived"),
+        y_label: String::from("delay, s"),
+        series: cells.iter().map(series).collect(),
+        ..LineChart::default()
+    }
 }
 
 fn table(cells: &[Cell<'_>]) -> Table {

@@ -272,6 +272,8 @@ impl Registration {
         let lifetime = self.lifetime_on(&ports, links);
         effects.set(Timer::Renewal, now + lifetime / 3);
         if ports.is_empty() {
+            // A router may have forgotten the host when it answers again, which is to be told at once.
+            self.announced.clear();
             return;
         }
         let wanted = self.wanted(uplinks);
