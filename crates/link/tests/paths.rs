@@ -5,7 +5,7 @@ mod pair;
 
 use core::time::Duration;
 
-use pair::{Pair, chunk, plain};
+use pair::{Pair, Turns, chunk, plain};
 use proptest::prelude::*;
 use whimbrel_core::Time;
 use whimbrel_link::{HopConfig, Pacing};
@@ -25,6 +25,8 @@ struct Path {
     duplicate: f64,
     // Bandwidth-delay products.
     queue: f64,
+    // For how long both processes do not run, in turns of twice that.
+    away_ms: f64,
 }
 
 impl Path {
@@ -39,6 +41,7 @@ impl Path {
             reorder: (0.0, 0.0),
             duplicate: 0.0,
             queue: 4.0,
+            away_ms: 0.0,
         }
     }
 
@@ -80,6 +83,16 @@ impl Path {
         };
         let there = self.spec().with_loss(self.loss());
         let mut pair = Pair::with(1, there, self.spec(), config(0), config(1), 1 << 20);
+        if self.away_ms > 0.0 {
+            let away = Duration::from_secs_f64(self.away_ms / 1e3);
+            for side in 0..2 {
+                pair.at(side, |end, _| {
+                    // Not in step with each other.
+                    let period = away * 2 + Duration::from_micros(70 * side as u64);
+                    end.turns = Some(Turns { period, away });
+                });
+            }
+        }
         let rtt = Duration::from_secs_f64((self.rtt_ms + self.jitter_ms) / 1e3);
         let warm = Time::ZERO + rtt * 20 + Duration::from_millis(100);
         let end = warm + (rtt * 60).max(Duration::from_secs(3));
@@ -159,6 +172,34 @@ fn jitter_and_loss_at_once_cost_little() {
     assert!(found[1].0 > 50, "{table}");
 }
 
+/// A router whose processor has other things to do: its timers are late, and what arrives waits.
+#[test]
+fn a_busy_processor_costs_little() {
+    let mut table = String::new();
+    let mut least = 1.0f64;
+    for mbit in [5.0, 30.0, 200.0] {
+        for rtt_ms in [2.0, 20.0, 100.0] {
+            for away_ms in [1.0, 3.0, 6.0, 12.0] {
+                let path = Path {
+                    away_ms,
+                    ..Path::new(mbit, rtt_ms, 0.0, 0.0)
+                };
+                let (share, queue) = path.fill(Pacing::Bottleneck);
+                table += &format!(
+                    "{share:.3}, {queue:.1?} queued: {mbit} Mbit/s, {rtt_ms} ms, away {away_ms} of {} ms\n",
+                    2.0 * away_ms
+                );
+                // The queue of the shortest path is empty before the process runs again.
+                if away_ms < 4.0 * rtt_ms {
+                    least = least.min(share);
+                }
+            }
+        }
+    }
+    println!("{table}");
+    assert!(least > 0.85, "{table}");
+}
+
 fn paths() -> impl Strategy<Value = Path> {
     let log = |low: f64, high: f64| (0.0f64..1.0).prop_map(move |at| low * (high / low).powf(at));
     let some = |values: BoxedStrategy<f64>| prop_oneof![Just(0.0), values];
@@ -170,17 +211,21 @@ fn paths() -> impl Strategy<Value = Path> {
         log(1.0, 5.0),
         some(log(0.001, 0.02).boxed()),
         (0.0f64..0.5, some(Just(0.01).boxed()), log(1.0, 4.0)),
+        some(log(0.5, 6.0).boxed()),
     )
         .prop_map(
-            |(mbit, rtt_ms, jitter, loss, burst, behind, (extra, duplicate, queue))| Path {
-                mbit,
-                rtt_ms,
-                jitter_ms: jitter * rtt_ms.min(40.0),
-                loss,
-                burst,
-                reorder: (behind, extra * rtt_ms / 2.0),
-                duplicate,
-                queue,
+            |(mbit, rtt_ms, jitter, loss, burst, behind, (extra, duplicate, queue), away_ms)| {
+                Path {
+                    mbit,
+                    rtt_ms,
+                    jitter_ms: jitter * rtt_ms.min(40.0),
+                    loss,
+                    burst,
+                    reorder: (behind, extra * rtt_ms / 2.0),
+                    duplicate,
+                    queue,
+                    away_ms,
+                }
             },
         )
 }

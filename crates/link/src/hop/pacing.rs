@@ -10,6 +10,10 @@ const MAX_BURST: u64 = 512 << 10;
 /// queue.
 const BURST_TIME: Duration = Duration::from_micros(500);
 
+/// Time for which a sender that was to send makes up, because its timer came late: a busy processor runs a process again after
+/// some milliseconds. What the path misses meanwhile has left its queue.
+const MAX_LATE: Duration = Duration::from_millis(20);
+
 /// Accounts for sending time: sent frames are paid for until a moment that may be a burst ahead of
 /// now.
 #[derive(Clone, Debug)]
@@ -18,6 +22,8 @@ pub(super) struct Pacer {
     rate: u64,
     paid_until: Time,
     burst: Duration,
+    // When something was last to be sent and a burst was not allowed yet, or time was made up for.
+    behind: Option<Time>,
 }
 
 impl Pacer {
@@ -26,6 +32,7 @@ impl Pacer {
             rate: 0,
             paid_until: Time::ZERO,
             burst: BURST_TIME,
+            behind: None,
         }
     }
 
@@ -40,25 +47,51 @@ impl Pacer {
         }
     }
 
-    /// Returns the size of a burst now, in bytes, or `None` if less than half a burst is allowed:
+    /// Returns the size of a burst now, in bytes, for what waits to be sent, or `None` if less than half a burst is allowed:
     /// many small batches would cost more.
-    pub(super) fn allowance(&self, now: Time) -> Option<u64> {
+    pub(super) fn take_allowance(&mut self, now: Time) -> Option<u64> {
         if self.rate == 0 {
             return Some(MAX_BURST);
         }
-        let paid = self.paid_until.max(now - self.burst);
-        let ahead = (now + self.burst).since(paid);
-        (ahead >= self.burst / 2).then(|| bytes_in(ahead, self.rate).max(1))
+        self.paid_until = self.paid_until.max(now - self.kept(now));
+        let ahead = (now + self.burst).since(self.paid_until);
+        if ahead < self.burst / 2 {
+            self.behind = Some(self.ready_at());
+            return None;
+        }
+        if ahead <= 2 * self.burst {
+            self.behind = None;
+        }
+        Some(bytes_in(ahead, self.rate).clamp(1, MAX_BURST))
+    }
+
+    /// Returns the past time that is not lost although nothing was sent: a burst, and what a late timer of a waiting burst has
+    /// cost. The rest may follow as soon as the owner has it queued.
+    fn kept(&self, now: Time) -> Duration {
+        match self.behind {
+            Some(since) => now.since(since).min(MAX_LATE).max(self.burst),
+            None => self.burst,
+        }
+    }
+
+    /// Notes that the window holds back what is to be sent.
+    pub(super) fn note_held_back(&mut self) {
+        self.behind = None;
+    }
+
+    /// Notes that nothing is to be sent: an idle sender has nothing to make up for.
+    pub(super) fn note_idle(&mut self, now: Time) {
+        self.behind = self.behind.filter(|since| now.since(*since) <= MAX_LATE);
     }
 
     /// Notes that `bytes` were sent.
     pub(super) fn spend(&mut self, now: Time, bytes: u64) {
         if self.rate > 0 {
-            self.paid_until = self.paid_until.max(now - self.burst) + span(bytes, self.rate);
+            self.paid_until = self.paid_until.max(now - MAX_LATE) + span(bytes, self.rate);
         }
     }
 
-    /// Returns the time at which half a burst is allowed, after [`Pacer::allowance`] returned
+    /// Returns the time at which half a burst is allowed, after [`Pacer::take_allowance`] returned
     /// `None`.
     pub(super) fn ready_at(&self) -> Time {
         self.paid_until - self.burst / 2
@@ -90,6 +123,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_late_timer_costs_no_rate_and_an_idle_time_is_lost() {
+        let mut pacer = Pacer::new();
+        pacer.set_rate(1_000_000, 1_400);
+        let send_all = |pacer: &mut Pacer, now| {
+            let mut sent = 0;
+            while let Some(allowance) = pacer.take_allowance(now) {
+                pacer.spend(now, allowance);
+                sent += allowance;
+            }
+            sent
+        };
+        let start = Time::from_secs(1);
+        let ms = Duration::from_millis;
+        let burst = send_all(&mut pacer, start);
+        let late = send_all(&mut pacer, start + ms(10));
+        assert!(late.abs_diff(10_000) < 10, "{late}");
+        // A process that did not run for a second makes up for a part of it alone.
+        assert!(send_all(&mut pacer, start + ms(1_000)) <= 20_000 + burst);
+        // The sender has nothing left, and is asked again later.
+        pacer.note_idle(start + ms(1_010));
+        pacer.note_idle(start + ms(1_100));
+        assert!(send_all(&mut pacer, start + ms(1_200)) <= burst);
+        pacer.note_held_back();
+        assert!(send_all(&mut pacer, start + ms(1_210)) <= burst);
+    }
+
+    #[test]
     fn long_run_rate_is_the_set_rate_and_a_deadline_always_allows_something() {
         for rate in [1_000u64, 100_000, 3_125_000, 600_000_000] {
             let mut pacer = Pacer::new();
@@ -97,14 +157,14 @@ mod tests {
             let (mut now, mut sent) = (Time::from_secs(1), 0u64);
             let end = now + Duration::from_secs(20);
             while now < end {
-                match pacer.allowance(now) {
+                match pacer.take_allowance(now) {
                     Some(_) => {
                         pacer.spend(now, 1_400);
                         sent += 1_400;
                     }
                     None => now = pacer.ready_at(),
                 }
-                assert!(pacer.allowance(pacer.ready_at().max(now)).is_some());
+                assert!(pacer.take_allowance(pacer.ready_at().max(now)).is_some());
             }
             let expected = rate * 20;
             // Spans are rounded down to nanoseconds.

@@ -75,6 +75,27 @@ pub struct End {
     /// The system calls that a driver would make to send them.
     pub transmits: u64,
     port: Option<PortId>,
+    /// Frames wait, and timers are late, while the process does not run.
+    pub turns: Option<Turns>,
+    waiting: Vec<Vec<u8>>,
+    seen: Time,
+}
+
+/// A processor that other processes use, too: in each period this one does not run for a time.
+#[derive(Clone, Copy)]
+pub struct Turns {
+    pub period: Duration,
+    pub away: Duration,
+}
+
+impl Turns {
+    /// Returns the time at which the process runs again, if it does not run at `at`.
+    fn runs_again(&self, at: Time) -> Option<Time> {
+        let period = self.period.as_nanos() as u64;
+        let since = (at.since(Time::ZERO).as_nanos() as u64) % period;
+        let away = self.away.as_nanos() as u64;
+        (since < away).then(|| at + Duration::from_nanos(away - since))
+    }
 }
 
 impl End {
@@ -91,6 +112,9 @@ impl End {
             frames: 0,
             transmits: 0,
             port: None,
+            turns: None,
+            waiting: Vec::new(),
+            seen: Time::ZERO,
         }
     }
 
@@ -111,6 +135,10 @@ impl End {
             transmits: self.transmits,
             ..End::new(config, self.buffer.capacity(), life)
         }
+    }
+
+    fn runs_again(&self, at: Time) -> Option<Time> {
+        self.turns?.runs_again(at)
     }
 
     /// Releases the room of all received chunks.
@@ -155,6 +183,11 @@ impl Machine for End {
     fn handle_refusal(&mut self, _: Time, _: PortToken, _: OpenRefusal) {}
 
     fn handle_frames(&mut self, now: Time, _: PortId, frames: &[&[u8]]) {
+        self.seen = now;
+        if self.runs_again(now).is_some() {
+            self.waiting.extend(frames.iter().map(|it| it.to_vec()));
+            return;
+        }
         for frame in frames {
             self.hop.handle_frame(now, frame, &mut self.buffer);
             self.note(now);
@@ -162,6 +195,14 @@ impl Machine for End {
     }
 
     fn handle_timeout(&mut self, now: Time) {
+        self.seen = now;
+        if self.runs_again(now).is_some() {
+            return;
+        }
+        for frame in core::mem::take(&mut self.waiting) {
+            self.hop.handle_frame(now, &frame, &mut self.buffer);
+            self.note(now);
+        }
         self.hop.handle_timeout(now, &mut self.buffer);
         self.note(now);
     }
@@ -173,6 +214,9 @@ impl Machine for End {
         buffer: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let port = self.port?;
+        if self.runs_again(now).is_some() {
+            return None;
+        }
         let start = buffer.len();
         loop {
             if let Some((size, segment_size)) = self.hop.poll_transmit(now, max_segments, buffer) {
@@ -205,7 +249,15 @@ impl Machine for End {
 
     fn poll_timeout(&self) -> Option<Deadline> {
         self.port?;
-        self.hop.poll_timeout()
+        let next = self.hop.poll_timeout();
+        let Some(turns) = self.turns else {
+            return next;
+        };
+        let frames = (!self.waiting.is_empty()).then(|| Deadline::new(self.seen, "frames"));
+        let next = Deadline::earlier(next, frames)?;
+        let at = next.at.max(self.seen);
+        let at = turns.runs_again(at).unwrap_or(at);
+        Some(Deadline::new(at, next.reason))
     }
 }
 

@@ -57,6 +57,7 @@ impl Sender {
     ) -> Option<(usize, Option<usize>)> {
         let start = buffer.len();
         if !self.transfers.has_data() {
+            self.control.pacer.note_idle(now);
             if self.feedback.inflight() < self.cap_now() {
                 self.feedback.note_limited();
                 self.control.interrupt_train();
@@ -66,9 +67,10 @@ impl Sender {
         let cap = self.cap_now();
         let room = cap.saturating_sub(self.feedback.inflight());
         if room == 0 {
+            self.control.pacer.note_held_back();
             return self.write_question_of_flight(now, envelope, buffer, stats);
         }
-        let allowance = self.control.pacer.allowance(now)?.min(room);
+        let allowance = self.control.pacer.take_allowance(now)?.min(room);
         let (mut segment, mut frames, mut aligned) = (0, 0, true);
         let per_csyn = self.control.packets_per_csyn();
         while aligned && frames < max_segments.max(1) && ((buffer.len() - start) as u64) < allowance
