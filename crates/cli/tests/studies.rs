@@ -358,3 +358,39 @@ fn name_servers_are_measured_with_stores_of_all_kinds() {
         "{text}"
     );
 }
+
+#[test]
+fn pages_load_through_the_proxies_and_over_every_http() {
+    if !lab_available() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies/mftp-web/scenario.toml");
+    let own = fs::read_to_string(own).unwrap();
+    // Small pages: the fourth set begins with one of 14 objects.
+    let short = |line: &str| match line.split_once(" = ") {
+        Some(("runs", _)) => String::from("runs = 1"),
+        Some(("web", _)) => String::from("web = { pages = 2, set = 4 }"),
+        _ => line.to_owned(),
+    };
+    // One congestion law, with loss.
+    let text: Vec<String> = own.lines().map(short).collect();
+    let text = text.join("\n").replace("\"0 %\" = {}\n", "");
+    let text: String = text
+        .split_inclusive("[sweep.by.")
+        .filter(|part| !part.starts_with("http1-bbr") && !part.starts_with("http2-bbr"))
+        .collect();
+    let scenario = folder.path().join("scenario.toml");
+    fs::write(&scenario, text).unwrap();
+    let mut command = whimbrel();
+    command.args(["study", "run", "mftp-web", "--jobs", "2", "--scenario"]);
+    command.arg(&scenario).arg("-o").arg(folder.path());
+    let (code, _, err) = finished(&mut command);
+    assert_eq!(code, 0, "{err}");
+    let times = folder.path().join("mftp-web/netns/load-times.csv");
+    let times = fs::read_to_string(times).unwrap();
+    for by in ["6 at a time", "all at once", "HTTP/1.1", "HTTP/2", "HTTP/3"] {
+        assert!(times.contains(by), "{by}: {times}");
+    }
+    assert!(!times.contains("inf") && !times.contains("NaN"), "{times}");
+}

@@ -265,3 +265,33 @@ fn a_download_and_a_tunnel_survive_an_outage_of_the_last_hop() {
     assert!(std::fs::read(&file).unwrap() == body && std::fs::read(&tunnelled).unwrap() == body);
     assert_eq!(origin.asked().len(), 2);
 }
+
+#[test]
+fn a_thousand_connections_share_the_proxies() {
+    const CONNECTIONS: usize = 1000;
+    let network = Network::start(None);
+    let web = Web::start(&network);
+    // Nothing is answered before all have asked.
+    let all = std::sync::Arc::new(std::sync::Barrier::new(CONNECTIONS));
+    let origin = Origin::start(move |asked, stream| {
+        all.wait();
+        answer(stream, "200 OK", "", asked.target.as_bytes());
+    });
+    let proxy = web.proxy.trim_start_matches("http://");
+    let programs = (0..CONNECTIONS).map(|number| {
+        let mut program = TcpStream::connect(proxy).unwrap();
+        let patience = Some(Duration::from_secs(120));
+        program.set_read_timeout(patience).unwrap();
+        let url = origin.url(&format!("/{number}"));
+        let request = format!("GET {url} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        program.write_all(request.as_bytes()).unwrap();
+        program
+    });
+    let programs: Vec<TcpStream> = programs.collect();
+    for (number, mut program) in programs.into_iter().enumerate() {
+        let mut text = String::new();
+        program.read_to_string(&mut text).unwrap();
+        let is_right = text.starts_with("HTTP/1.1 200") && text.ends_with(&format!("/{number}"));
+        assert!(is_right, "{number}: {text}");
+    }
+}

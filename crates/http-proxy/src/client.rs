@@ -36,6 +36,8 @@ use crate::wire::{StreamPurpose, decode_response, encode_request, encode_tunnel}
 const MAX_CONNECTIONS: usize = 1024;
 /// A program must send a request's head within this time.
 const HEAD: Duration = Duration::from_secs(30);
+/// Pause when the machine has no room for a further connection.
+const ROOM_PAUSE: Duration = Duration::from_millis(100);
 /// How often a request that may be repeated is sent when the server side was started again.
 const MAX_ATTEMPTS: usize = 3;
 
@@ -113,6 +115,11 @@ pub async fn serve(listener: TcpListener, plane: StreamPlane, options: ClientOpt
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) if is_of_caller(&error) => continue,
+            Err(error) if is_of_machine(&error) => {
+                tracing::warn!(%error, "no further connection is accepted for a moment");
+                tokio::time::sleep(ROOM_PAUSE).await;
+                continue;
+            }
             Err(error) => return error,
         };
         let side = Arc::clone(&side);
@@ -130,6 +137,13 @@ fn is_of_caller(error: &io::Error) -> bool {
         error.kind(),
         ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted
     )
+}
+
+/// True if the machine has no room for a further connection now.
+fn is_of_machine(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let known = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    Errno::from_io_error(error).is_some_and(|errno| known.contains(&errno))
 }
 
 impl ClientSide {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use whimbrel_client::{Attachment, LocalError};
 use whimbrel_core::Guid;
@@ -19,6 +20,8 @@ use crate::{CHANNEL, client, server};
 const LOOK: Duration = Duration::from_millis(50);
 /// Bound of the streams of one side.
 const MAX_STREAMS: usize = 4096;
+/// Files that a side has open at most: a socket for each stream, and some.
+const MAX_FILES: u64 = MAX_STREAMS as u64 + 256;
 
 /// Why a side ends.
 #[derive(Debug, thiserror::Error)]
@@ -77,12 +80,29 @@ pub fn run_server(
     })
 }
 
+/// Permits as many open files as its connections and streams need, as far as the system does: the usual limit of 1,024
+/// is less.
+fn open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(MAX_FILES, |most| most.min(MAX_FILES));
+    if limit.current.is_some_and(|current| current < wanted) {
+        let raised = Rlimit {
+            current: Some(wanted),
+            ..limit
+        };
+        if let Err(error) = setrlimit(Resource::Nofile, raised) {
+            tracing::debug!(%error, "the limit of open files stays");
+        }
+    }
+}
+
 fn run(
     common: Common<'_>,
     accepts: bool,
     side: impl AsyncFnOnce(Guid, StreamPlane, Accepted) -> Result<(), ProxyError>,
 ) -> Result<(), ProxyError> {
     let mut attachment = common.attachment;
+    open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;

@@ -25,6 +25,9 @@ pub enum HttpVersion {
     #[default]
     #[serde(rename = "2")]
     Two,
+    /// The same over QUIC.
+    #[serde(rename = "3")]
+    Three,
 }
 
 impl HttpVersion {
@@ -33,6 +36,7 @@ impl HttpVersion {
         match self {
             HttpVersion::One => "http/1.1",
             HttpVersion::Two => "h2",
+            HttpVersion::Three => "h3",
         }
     }
 }

@@ -28,6 +28,7 @@
 //! | [`transfer`] | [`TransferRecord`], the measurements of any transfer |
 //! | [`baseline`] | [`TcpBaseline`], the same file by the kernel's TCP |
 //! | [`browser`] | a page of many objects, and Chromium that loads it |
+//! | [`web`] | pages from a model, their server, and a browser emulator |
 // The lab is a driver: it works in real time, with threads, sockets and sleeps.
 #![allow(clippy::disallowed_methods)]
 
@@ -55,6 +56,7 @@ pub mod topology;
 pub mod torture;
 pub mod transfer;
 pub mod tun;
+pub mod web;
 
 pub use baseline::{
     CongestionControl, HttpClient, Subflow, TcpBaseline, TcpBuffers, TcpRoute, TcpTransfer,

@@ -20,6 +20,7 @@
 //! | [`ping`] | [`Ping`] and [`PingServer`] |
 //! | [`traffic`] | [`TrafficClient`] and [`TrafficServer`]: many names in proportions, at a rate |
 //! | [`exchange`] | one Interest with its retries; matching of Data with Interests |
+//! | [`session`] | [`NdnSession`]: several operations of one program on one face |
 //! | [`template`] | Interests for consecutive segments without encoding the name again |
 //!
 //! Time is an argument, randomness a [`whimbrel_core::SeededRng`] given at construction. The memory
@@ -39,6 +40,7 @@ pub mod ping;
 pub mod register;
 pub mod rtt;
 pub mod serve;
+pub mod session;
 pub mod template;
 pub mod traffic;
 
@@ -61,4 +63,5 @@ pub use serve::{
     Answer, BytesSource, Echo, EchoProducer, Producer, ProducerEvent, ProducerOptions, Responder,
     SegmentSource, Service, ServiceEvent, SharedSigner,
 };
+pub use session::{NdnSession, OperationEvent, OperationNumber, TooManyOperations};
 pub use traffic::{Gaps, TrafficClient, TrafficEvent, TrafficOptions, TrafficServer};

@@ -57,6 +57,9 @@ pub(crate) struct Run {
     /// Maximum of parallel transfers; by default what the processors support
     #[arg(long, value_name = "NUMBER")]
     jobs: Option<NonZeroUsize>,
+    /// The whimbrel whose daemons are run in namespaces, instead of this one
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
     /// Folder for the results: tables, pictures, transfers in flent's format, and pages
     #[arg(short, long, value_name = "DIR", default_value = DEFAULT_FOLDER)]
     output: PathBuf,
@@ -172,7 +175,10 @@ fn run_study(arguments: Run) -> Outcome {
         runs: arguments.runs,
         seed: arguments.seed,
         jobs: arguments.jobs.map(usize::from),
-        program: std::env::current_exe()?,
+        program: match arguments.program {
+            Some(program) => program,
+            None => std::env::current_exe()?,
+        },
     };
     let mut progress = Progress::new(study.name, arguments.json);
     let ran = study.run(&options, &mut |done, all, what| {

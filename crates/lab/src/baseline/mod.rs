@@ -20,6 +20,7 @@ pub use client::HttpClient;
 pub use copy::{BLOCK, receive, send_file};
 pub use exchange::TcpExchange;
 pub use multipath::Subflow;
+pub(crate) use server::listen;
 pub use server::{HttpServer, KernelSample, SenderStats};
 
 use multipath::Counters;
@@ -66,14 +67,14 @@ pub enum TcpBuffers {
 }
 
 /// Bytes of the receive buffer of [`TcpBuffers::Fixed`] in [MFTP §5].
-const FIXED_BUFFER: u32 = 2_000_000;
+pub(crate) const FIXED_BUFFER: u32 = 2_000_000;
 /// Bytes up to which both buffers of [`TcpBuffers::Tuned`] grow.
 const TUNED_BUFFER: u32 = 64 << 20;
 /// Bytes of its receive buffer at first, so that no first round trip is wasted on growing.
 const TUNED_FIRST: u32 = 4 << 20;
 
 impl TcpBuffers {
-    fn prepare(
+    pub(crate) fn prepare(
         self,
         fixed: u32,
         senders: &[&Namespace],

@@ -155,7 +155,7 @@ impl Drop for HttpServer {
 
 /// Listens in `host` with this congestion control for each accepted connection. Returns the address
 /// too.
-pub(super) fn listen(
+pub(crate) fn listen(
     host: &Namespace,
     address: SocketAddrV4,
     congestion: CongestionControl,

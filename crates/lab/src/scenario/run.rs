@@ -299,6 +299,7 @@ impl Schedule {
             Kind::File(size) => files(*size, vec![0.0], Some(0)),
             // Its objects are the browser's business.
             Kind::Browser(_) => files(0, vec![0.0], Some(0)),
+            Kind::Web(web) => files(0, vec![0.0], Some(usize::from(web.pages) - 1)),
             Kind::Bulk => files(BULK_FILE, vec![0.0], None),
             Kind::Page(page) => {
                 let first = page.parallel.min(page.objects) as usize;

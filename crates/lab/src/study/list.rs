@@ -2,6 +2,7 @@
 
 use super::{
     Backend, Study, belrp, disconnection, m2m, multihoming, name_service, ptp, tcpicn, throughput,
+    web,
 };
 
 /// Papers by their titles, which readers of a page know; keys are for code.
@@ -36,7 +37,7 @@ macro_rules! multihoming {
 }
 
 /// All studies.
-pub const STUDIES: [Study; 24] = [
+pub const STUDIES: [Study; 25] = [
     Study {
         name: "mftp-fig8",
         title: "MFTP and TCP at three round-trip times, with and without 1 % loss on the last hop",
@@ -70,6 +71,18 @@ pub const STUDIES: [Study; 24] = [
         backends: &Backend::ALL,
         transfers_per_processor: 2,
         run: disconnection::run,
+    },
+    Study {
+        name: "mftp-web",
+        title: "Load times of 40 web pages at 50 ms: MFTP's proxies, HTTP/1.1, HTTP/2 and HTTP/3",
+        source: concat!(mftp!(), ", section 5.3, Fig. 11 (a) and (b)"),
+        scenario: include_str!("../../../../studies/mftp-web/scenario.toml"),
+        paper: include_str!("../../../../studies/mftp-web/paper.toml"),
+        readme: include_str!("../../../../studies/mftp-web/README.md"),
+        // The proxies are programs: there are none in virtual time.
+        backends: &[Backend::Netns],
+        transfers_per_processor: 1,
+        run: web::run,
     },
     Study {
         name: "mftp-m2m",

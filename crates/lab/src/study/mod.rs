@@ -20,6 +20,7 @@ mod statistics;
 mod tcpicn;
 mod throughput;
 mod trial;
+mod web;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -11,6 +11,7 @@
 pub mod client;
 pub mod control;
 pub mod daemon;
+pub mod face;
 pub mod open;
 pub(crate) mod program;
 mod uplink;

@@ -181,6 +181,8 @@ pub enum Kind {
     Page(Page),
     /// A page with its objects in a real browser.
     Browser(Browser),
+    /// Pages of a model, one after the other, in a browser emulator.
+    Web(WebPages),
     /// As many bytes as can be carried until the run ends, which does not wait for them.
     Bulk,
     /// Echo requests.
@@ -369,6 +371,31 @@ impl Browser {
             size: u32::try_from(self.size).unwrap_or(u32::MAX),
         }
     }
+}
+
+/// `web = { pages = 40, http = "1.1", connections = 6 }`
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WebPages {
+    /// Number of pages.
+    pub pages: u16,
+    /// The set from which they are.
+    #[serde(default)]
+    pub set: u64,
+    /// The version of HTTP.
+    #[serde(default = "http")]
+    pub http: HttpVersion,
+    /// Connections of HTTP/1.1; six, as in browsers.
+    #[serde(default = "connections")]
+    pub connections: u16,
+}
+
+fn http() -> HttpVersion {
+    HttpVersion::One
+}
+
+fn connections() -> u16 {
+    6
 }
 
 fn hosts() -> u16 {

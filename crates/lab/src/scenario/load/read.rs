@@ -11,7 +11,10 @@ use whimbrel_mobilityfirst::local::{Delivery, Service, Storage};
 use whimbrel_mobilityfirst::wire::Reliability;
 use whimbrel_node::config::key_path::KeyPath;
 
-use super::{Browser, Flows, Kind, Load, Page, Pings, Pipeline, Plane, Pushes, Requests, Timeout};
+use super::{
+    Browser, Flows, Kind, Load, Page, Pings, Pipeline, Plane, Pushes, Requests, Timeout, WebPages,
+};
+use crate::browser::HttpVersion;
 use crate::scenario::document::Document;
 use crate::scenario::fault::{Fault, Faults, Found};
 use crate::scenario::multipath::SeveralPaths;
@@ -29,6 +32,8 @@ const RECEIVE_BUFFER: RangeInclusive<u64> = 4096..=64 << 20;
 /// Bounds of a page in a browser: its objects, and the bytes of each.
 const MOST_OBJECTS: u32 = 2000;
 const LARGEST_OBJECT: u64 = 10_000_000;
+/// Bound of the connections of pages of a model.
+const MOST_CONNECTIONS: u16 = 256;
 
 /// Bytes of the longest message, as `whimbrel message` sends it.
 const LONGEST_MESSAGE: u64 = 32 << 10;
@@ -82,6 +87,7 @@ struct Section {
     flows: Option<Flows>,
     page: Option<Page>,
     browser: Option<Browser>,
+    web: Option<WebPages>,
     #[serde(default)]
     bulk: bool,
     ping: Option<Pings>,
@@ -106,6 +112,7 @@ impl Section {
             self.flows.clone().map(Kind::Flows),
             self.page.clone().map(Kind::Page),
             self.browser.clone().map(Kind::Browser),
+            self.web.clone().map(Kind::Web),
             self.bulk.then_some(Kind::Bulk),
             self.ping.clone().map(Kind::Pings),
             self.push.clone().map(Kind::Push),
@@ -115,10 +122,10 @@ impl Section {
         match (kinds.next(), kinds.next()) {
             (Some(kind), None) => Ok(kind),
             (None, _) => Err(
-                "a load needs its request: file = \"10 MB\", or cbr, poisson, flows, page, browser, bulk, ping, push, message",
+                "a load needs its request: file = \"10 MB\", or cbr, poisson, flows, page, browser, web, bulk, ping, push, message",
             ),
             _ => Err(
-                "a load has only one of file, cbr, poisson, flows, page, browser, bulk, ping, push and message",
+                "a load has only one of file, cbr, poisson, flows, page, browser, web, bulk, ping, push and message",
             ),
         }
     }
@@ -144,6 +151,25 @@ impl Section {
         let message = "a browser and its server use the kernel's defaults";
         let mut given = given.into_iter().filter(|(_, given)| *given);
         given.try_for_each(|(key, _)| refuse(is_browser, key, message))
+    }
+
+    /// Checks the keys that pages in an emulator lack.
+    fn check_web(&self, kind: &Kind) -> Checked {
+        let is_web = matches!(kind, Kind::Web(_));
+        let given = [
+            ("rto_max", self.rto_max.is_some()),
+            ("mptcp", self.mptcp),
+            ("split", self.split.is_some()),
+            ("duplex", self.duplex),
+            ("chunk", self.chunk.is_some()),
+            ("nack_timer", self.nack_timer.is_some()),
+            ("reliability", self.reliability.is_some()),
+            ("storage", self.storage.is_some()),
+            ("service", self.service.is_some()),
+        ];
+        let message = "pages of a model have no such option";
+        let mut given = given.into_iter().filter(|(_, given)| *given);
+        given.try_for_each(|(key, _)| refuse(is_web, key, message))
     }
 
     /// Checks the keys that only a load over MobilityFirst has.
@@ -269,7 +295,8 @@ fn load(document: &Document<'_>, network: &Network, name: String) -> Result<Load
         .and_then(|()| section.check_mobility_first(plane))
         .and_then(|()| section.check_ndn(plane, &kind))
         .and_then(|()| section.check_tcp(plane))
-        .and_then(|()| section.check_browser(&kind));
+        .and_then(|()| section.check_browser(&kind))
+        .and_then(|()| section.check_web(&kind));
     checked.map_err(|(key, why)| document.fault(&at.key(key), why))?;
     if let Some((key, why)) = section.multipath.as_ref().and_then(SeveralPaths::fault) {
         return Err(document.fault(&at.key("multipath").key(key), why));
@@ -450,7 +477,21 @@ fn check(kind: &Kind, plane: Plane) -> Checked {
             positive("browser", "objects", f64::from(browser.objects))?;
             let odd = browser.site().total() > MOST_OBJECTS || browser.size > LARGEST_OBJECT;
             let message = "a page has at most 2000 objects, of at most 10 MB each";
-            refuse(odd, "browser", message)
+            refuse(odd, "browser", message)?;
+            let quic = browser.http == HttpVersion::Three;
+            refuse(quic, "browser", "its server speaks HTTP/1.1 and HTTP/2")
+        }
+        Kind::Web(_) if plane == Plane::Ndn => {
+            Err(("web", String::from("no HTTP proxies speak over ndn")))
+        }
+        Kind::Web(web) => {
+            let several = web.http != HttpVersion::One;
+            let proxied = plane == Plane::MobilityFirst && several;
+            refuse(proxied, "web", "proxies for programs speak HTTP/1.1")?;
+            let odd = web.connections == 0 || web.connections > MOST_CONNECTIONS;
+            let message = "there are 1 to 256 connections";
+            refuse(odd, "web", message)?;
+            positive("web", "pages", f64::from(web.pages))
         }
         Kind::Pings(_) if plane == Plane::Ndn => {
             let message = String::from("use cbr: NDN has no echo requests");

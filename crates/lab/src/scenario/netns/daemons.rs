@@ -14,6 +14,7 @@ use crate::scenario::Plan;
 use crate::scenario::load::Plane;
 use crate::scenario::node::Role;
 use crate::supervisor::START_PATIENCE;
+use crate::web::WebServer;
 use crate::{LabError, Program, Supervisor, Topology, scratch};
 
 /// Time limit for daemons to find each other and attach.
@@ -44,6 +45,7 @@ pub struct Daemons<'a> {
     // Kept alive: a process that is dropped is killed.
     running: Vec<(usize, Program)>,
     serving: Vec<Program>,
+    pub(super) web_servers: Vec<WebServer>,
 }
 
 impl<'a> Daemons<'a> {
@@ -65,6 +67,7 @@ impl<'a> Daemons<'a> {
             guids: BTreeMap::new(),
             running: Vec::new(),
             serving: Vec::new(),
+            web_servers: Vec::new(),
         };
         for router in plan.network.with_role(Role::Router) {
             let path = daemons.key(router);

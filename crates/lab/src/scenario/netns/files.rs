@@ -72,6 +72,9 @@ impl Receiver<'_> {
         if let (Kind::Push(pushes), Some(schedule)) = (&self.load.kind, &self.schedule) {
             return self.push_all(schedule, pushes).map(Received::Files);
         }
+        if let (Kind::Web(web), Some(schedule)) = (&self.load.kind, &self.schedule) {
+            return self.load_pages(schedule, web).map(Received::Files);
+        }
         match &self.schedule {
             Some(schedule) => self.fetch_all(schedule).map(Received::Files),
             None => self.request().map(Received::Exchanges),
@@ -302,6 +305,11 @@ impl Daemons<'_> {
             }
             if let Kind::Browser(browser) = &load.kind {
                 self.serve_site(load, browser)?;
+                all.push(Vec::new());
+                continue;
+            }
+            if let Kind::Web(web) = &load.kind {
+                self.serve_pages(load, web)?;
                 all.push(Vec::new());
                 continue;
             }

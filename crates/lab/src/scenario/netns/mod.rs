@@ -11,6 +11,7 @@ mod pings;
 mod proxies;
 mod pushes;
 mod requests;
+mod web;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,6 +56,7 @@ pub(super) fn refusal(plan: &Plan) -> Option<Refusal> {
         if total.is_some_and(|total| total > MAX_FILES) {
             let key = match load.kind {
                 Kind::Page(_) => "page",
+                Kind::Web(_) => "web",
                 _ => "flows",
             };
             let what = format!("run more than {MAX_FILES} files of the load '{name}'");

@@ -108,6 +108,10 @@ pub(super) fn refusal(plan: &Plan) -> Option<Refusal> {
             let what = format!("show '{}' in a browser", load.name);
             return Some(Refusal::new(["loads", &load.name, "browser"], what));
         }
+        if matches!(load.kind, Kind::Web(_)) {
+            let what = format!("load the pages of '{}'", load.name);
+            return Some(Refusal::new(["loads", &load.name, "web"], what));
+        }
         if load.mptcp {
             let what = format!("run '{}' over Multipath TCP", load.name);
             return Some(Refusal::new(["loads", &load.name, "mptcp"], what));

@@ -1,0 +1,295 @@
+//! Fig. 11: load times of pages, through MFTP's proxies and over HTTP's versions.
+//!
+//! The scenario sweeps `loss` ("0 %", ...) and `by`: mftp, mftp-all, and http1-cubic and so on.
+
+use super::result::mean;
+use super::trial::run_settings;
+use super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
+use crate::LabError;
+use crate::figure::{LineChart, Series};
+use crate::scenario::load::Kind;
+use crate::scenario::run::Run;
+use crate::scenario::{Scenario, Setting};
+use crate::web::WebPage;
+
+/// MFTP with a browser's six requests at a time.
+const MFTP: &str = "mftp";
+/// MFTP with every object requested as soon as it is known.
+const ALL: &str = "mftp-all";
+/// The paper's rival.
+const TCP: &str = "http1-cubic";
+/// Of the pages with the least data, this share is "small".
+const SMALL: usize = 4;
+/// The most lines in a picture.
+const LINES: usize = 6;
+
+/// All runs of a setting: the load times of each page in seconds, by page.
+struct Cell<'a> {
+    loss: &'a str,
+    by: &'a str,
+    pages: Vec<Vec<f64>>,
+}
+
+fn least(times: &[f64]) -> f64 {
+    times.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+fn most(times: &[f64]) -> f64 {
+    times.iter().copied().fold(0.0, f64::max)
+}
+
+impl Cell<'_> {
+    fn page(&self, number: usize) -> f64 {
+        mean(self.pages[number].iter().copied())
+    }
+
+    /// Returns the mean load time of these pages.
+    fn of(&self, pages: &[usize]) -> f64 {
+        mean(pages.iter().map(|number| self.page(*number)))
+    }
+
+    /// Returns the slowest of each page's runs by its fastest.
+    fn ratios(&self) -> Vec<f64> {
+        let ratio = |times: &Vec<f64>| most(times) / least(times);
+        let mut ratios: Vec<f64> = self.pages.iter().map(ratio).collect();
+        ratios.sort_by(f64::total_cmp);
+        ratios
+    }
+}
+
+/// Returns the load times of each page; a page that was not whole within the limit takes for ever.
+fn times(runs: &[Run], pages: usize) -> Vec<Vec<f64>> {
+    let of = |number: usize| {
+        let records = runs.iter().map(move |run| run.transfers.get(number));
+        records.map(|it| match it {
+            Some(it) if it.record.completed => it.record.finished,
+            _ => f64::INFINITY,
+        })
+    };
+    (0..pages).map(|number| of(number).collect()).collect()
+}
+
+/// Returns the pages of the scenario's load.
+fn drawn(scenario: &Scenario, input: &StudyInput<'_>) -> Result<Vec<WebPage>, LabError> {
+    let plan = scenario.settings.first().map(|setting| &setting.plan);
+    match plan
+        .and_then(|plan| plan.loads.first())
+        .map(|load| &load.kind)
+    {
+        Some(Kind::Web(web)) => {
+            let pages = 0..usize::from(web.pages);
+            Ok(pages.map(|number| WebPage::draw(web.set, number)).collect())
+        }
+        _ => Err(input.bad(String::from("its first load has no pages: `web`"))),
+    }
+}
+
+fn title(by: &str) -> String {
+    let Some((http, law)) = by.split_once('-') else {
+        return String::from("MFTP, 6 at a time");
+    };
+    let http = match http {
+        "http1" => "HTTP/1.1",
+        "http2" => "HTTP/2",
+        "http3" => "HTTP/3",
+        _ => return String::from("MFTP, all at once"),
+    };
+    format!("{http}, {}", law.to_uppercase())
+}
+
+pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<StudyResult, LabError> {
+    let scenario = input.scenario()?;
+    let pages = drawn(&scenario, input)?;
+    let expected = "loss (0 %, 1 %) and by (mftp, mftp-all, http1-cubic, ...)";
+    let mut places = Vec::new();
+    for setting in &scenario.settings {
+        let loss = input.swept(setting, "loss", expected)?;
+        places.push((loss, input.swept(setting, "by", expected)?));
+    }
+    let name = |setting: &Setting| {
+        let value = |key| setting.value(key).unwrap_or_default();
+        format!("{}, loss {}", title(value("by")), value("loss"))
+    };
+    let runs = run_settings(&scenario, input, progress, name)?;
+    let cells = places
+        .into_iter()
+        .zip(&runs)
+        .map(|((loss, by), runs)| Cell {
+            loss,
+            by,
+            pages: times(runs, pages.len()),
+        });
+    let cells: Vec<Cell<'_>> = cells.collect();
+    // By their data, the smallest first.
+    let mut order: Vec<usize> = (0..pages.len()).collect();
+    order.sort_by_key(|number| pages[*number].octets());
+    let small = &order[..pages.len().div_ceil(SMALL)];
+    let mut losses: Vec<&str> = Vec::new();
+    for cell in &cells {
+        if !losses.contains(&cell.loss) {
+            losses.push(cell.loss);
+        }
+    }
+    let (mut comparisons, mut charts) = (Vec::new(), Vec::new());
+    let mut tables = vec![summary(&cells, small)];
+    for loss in losses {
+        let own: Vec<&Cell<'_>> = cells.iter().filter(|cell| cell.loss == loss).collect();
+        comparisons.extend(compared(input, loss, &own, small)?);
+        tables.push(by_page(loss, &own, &pages));
+        charts.push(chart(loss, &own));
+    }
+    input.result(
+        scenario.text.clone(),
+        comparisons,
+        tables,
+        charts,
+        Vec::new(),
+    )
+}
+
+fn compared(
+    input: &StudyInput<'_>,
+    loss: &str,
+    cells: &[&Cell<'_>],
+    small: &[usize],
+) -> Result<Vec<Comparison>, LabError> {
+    let find = |by: &str| cells.iter().find(|cell| cell.by == by);
+    let is_clean = loss == "0 %";
+    let case = format!("loss {loss}");
+    let mut found = Vec::new();
+    let mut add = |id: &str, stated, ours, rest: &[(&str, f64, usize)]| -> Result<(), LabError> {
+        let agrees = input.range(id)?.admits(ours);
+        let all: Vec<_> = std::iter::once((stated, ours, 2))
+            .chain(rest.iter().copied())
+            .collect();
+        found.push(input.compare_numbers(id, &case, agrees, 1, &all));
+        Ok(())
+    };
+    if let (Some(ours), Some(tcp)) = (find(MFTP), find(TCP)) {
+        let all = 0..ours.pages.len();
+        let lower = all
+            .clone()
+            .filter(|number| ours.page(*number) < tcp.page(*number));
+        let share = 100.0 * lower.count() as f64 / all.len() as f64;
+        add("lower", "share, %", share, &[])?;
+        if is_clean {
+            let (fast, slow) = (ours.of(small), tcp.of(small));
+            let seconds = [("MFTP, s", fast, 3), ("TCP, s", slow, 3)];
+            add("small", "above, %", 100.0 * (slow / fast - 1.0), &seconds)?;
+        } else {
+            for (id, cell) in [("variability", ours), ("variability-tcp", tcp)] {
+                let ratios = cell.ratios();
+                let median = ratios.get(ratios.len() / 2).copied().unwrap_or(f64::NAN);
+                let largest = ratios.last().copied().unwrap_or(f64::NAN);
+                add(
+                    id,
+                    "largest",
+                    largest,
+                    &[("median of the pages", median, 2)],
+                )?;
+            }
+        }
+    }
+    let pages: Vec<usize> = (0..cells.first().map_or(0, |cell| cell.pages.len())).collect();
+    let quic = cells.iter().filter(|cell| cell.by.starts_with("http3"));
+    let quic: Vec<f64> = quic.map(|cell| cell.of(&pages)).collect();
+    if let (Some(ours), false) = (find(ALL), quic.is_empty()) {
+        let (ours, quic) = (ours.of(&pages), least(&quic));
+        let seconds = [("MFTP, s", ours, 3), ("HTTP/3, s", quic, 3)];
+        add("http3", "ratio", ours / quic, &seconds)?;
+    }
+    Ok(found)
+}
+
+/// Returns the table of means.
+fn summary(cells: &[Cell<'_>], small: &[usize]) -> Table {
+    let row = |cell: &Cell<'_>| {
+        let all: Vec<usize> = (0..cell.pages.len()).collect();
+        let rival = cells.iter().find(|it| (it.loss, it.by) == (cell.loss, TCP));
+        let share = rival.map_or(f64::NAN, |rival| cell.of(&all) / rival.of(&all));
+        let ratios = cell.ratios();
+        let at = |index: usize| ratios.get(index).copied().unwrap_or(f64::NAN);
+        vec![
+            cell.loss.to_owned(),
+            title(cell.by),
+            format!("{:.3}", cell.of(&all)),
+            format!("{share:.2}"),
+            format!("{:.3}", cell.of(small)),
+            format!("{:.2}", at(ratios.len() / 2)),
+            format!("{:.2}", at(ratios.len().saturating_sub(1))),
+        ]
+    };
+    let columns = [
+        "loss",
+        "by",
+        "load time of all pages, s",
+        "by HTTP/1.1 with CUBIC",
+        "of the small ones, s",
+        "slowest run by fastest, median",
+        "the same, largest",
+    ];
+    Table {
+        name: String::from("load-times"),
+        title: String::from("Mean load times; the slowest of a page's runs by its fastest"),
+        columns: columns.map(String::from).into(),
+        rows: cells.iter().map(row).collect(),
+    }
+}
+
+/// Returns the table of the pages at one loss.
+fn by_page(loss: &str, cells: &[&Cell<'_>], pages: &[WebPage]) -> Table {
+    let row = |(number, page): (usize, &WebPage)| {
+        let times = cells.iter().map(|cell| {
+            let times = &cell.pages[number];
+            format!(
+                "{:.3} ({:.3} to {:.3})",
+                cell.page(number),
+                least(times),
+                most(times)
+            )
+        });
+        let head = [
+            (number + 1).to_string(),
+            page.objects.len().to_string(),
+            format!("{:.0}", page.octets() as f64 / 1e3),
+        ];
+        head.into_iter().chain(times).collect()
+    };
+    let columns = ["page", "objects", "kB"].map(String::from);
+    let columns = columns
+        .into_iter()
+        .chain(cells.iter().map(|cell| title(cell.by)));
+    Table {
+        name: format!("pages-loss-{}", short(loss)),
+        title: format!("Loss {loss}: mean load time in seconds (fastest to slowest run)"),
+        columns: columns.collect(),
+        rows: pages.iter().enumerate().map(row).collect(),
+    }
+}
+
+/// Returns Fig. 11 at one loss: mean, fastest and slowest run of each page.
+fn chart(loss: &str, cells: &[&Cell<'_>]) -> NamedChart {
+    let lines = cells.iter().filter(|cell| !cell.by.ends_with("-bbr"));
+    let series = lines.take(LINES).map(|cell| Series {
+        label: title(cell.by),
+        points: (0..cell.pages.len())
+            .map(|number| ((number + 1) as f64, cell.page(number)))
+            .collect(),
+        bars: cell.pages.iter().map(|it| (least(it), most(it))).collect(),
+        ..Series::default()
+    });
+    NamedChart {
+        name: format!("fig11-loss-{}", short(loss)),
+        chart: LineChart {
+            title: format!("Load times at 50 ms, loss {loss}: mean, fastest and slowest run"),
+            x_label: String::from("page"),
+            y_label: String::from("load time, s"),
+            series: series.collect(),
+            ..LineChart::default()
+        },
+    }
+}
+
+fn short(loss: &str) -> String {
+    loss.replace(" %", "").replace('.', "-")
+}
