@@ -362,6 +362,7 @@ fn answer_for(router: &mut Router, now: Time, host: Guid, at: Guid) {
         ..question.header
     };
     binding.handle_presence(now, &header, Presence { code, ..about }, effects);
+    assert!(matches!(effects.next(), Some(Action::BindStored(name)) if name == host));
     assert!(binding.counts(now, host, at, links, effects));
 }
 
