@@ -133,7 +133,9 @@ impl Router {
     fn subtract_known(&mut self, now: Time, from: PortId, chunk: &mut Chunk) -> bool {
         let Some(mut asked) = chunk.asks_again() else {
             let (proxy, effects) = (&self.proxy, &mut self.effects);
-            return self.cache.answer_resend(now, from, chunk, proxy, effects);
+            let at = self.links.source_of(from);
+            let cache = &mut self.cache;
+            return cache.answer_resend(now, from, at, chunk, proxy, effects);
         };
         let (Transport::Request(request) | Transport::Nack(request)) = &mut asked else {
             return false;
@@ -158,7 +160,8 @@ impl Router {
         self.proxy
             .subtract_stored(now, &chunk.header.source, request, &mut self.effects);
         let header = &chunk.header;
-        let asker = Requester { from, header };
+        let at = self.links.source_of(from);
+        let asker = Requester { from, at, header };
         let (proxy, effects) = (&self.proxy, &mut self.effects);
         self.cache
             .subtract_copies(now, asker, request, proxy, effects);
