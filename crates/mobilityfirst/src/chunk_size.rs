@@ -8,8 +8,9 @@ use core::time::Duration;
 
 use whimbrel_content::ChunkSize;
 
-use crate::wire::EXACT_SIZE;
-
+/// In the octet of a request's chunk size, and in that of a program's: chunks are to have exactly this
+/// size.
+pub const EXACT_SIZE: u8 = 0x80;
 /// Bytes that a chunk costs on each link besides its content: headers and proof (0.5 to 0.9 kB), and
 /// half of a packet, because its last one is not full.
 const COST: u64 = 1 << 10;

@@ -36,6 +36,7 @@ mod offer;
 mod ranges;
 mod transport;
 
+pub use crate::chunk_size::EXACT_SIZE;
 pub use control::{
     ATTACH_CONTEXT, Control, ControlCode, Credit, Pace, Presence, PresenceCode, attach_statement,
 };
@@ -47,8 +48,8 @@ pub use network::{
 pub use offer::{OfferTerms, OfferUse, SignedOffer};
 pub use ranges::{ChunkRanges, MAX_RANGES};
 pub use transport::{
-    ContentKind, Data, DropReason, EXACT_SIZE, MAX_FILE_NAME, MAX_MESSAGE, Message, Notice,
-    Reliability, Request, Transport, TransportKind,
+    ContentKind, Data, DropReason, MAX_FILE_NAME, MAX_MESSAGE, Message, Notice, Reliability,
+    Request, Transport, TransportKind,
 };
 
 use bytes::Buf;

@@ -5,16 +5,13 @@ use whimbrel_content::ChunkSize;
 use whimbrel_core::Guid;
 
 use super::{ChunkRanges, Reader, WireError, put_short_text};
-use crate::chunk_size::Path;
+use crate::chunk_size::{EXACT_SIZE, Path};
 
 /// Longest file name that a sender offers, in bytes of UTF-8.
 pub const MAX_FILE_NAME: usize = 255;
 /// Longest payload of a [`Message`], in bytes.
 pub const MAX_MESSAGE: usize = 32 * 1024;
 const FIXED_LEN: usize = 4;
-/// In the octet of a request's chunk size, and in that of a program's: chunks are to have exactly this
-/// size.
-pub const EXACT_SIZE: u8 = 0x80;
 
 /// What the receiver of a content must acknowledge ([MFTP §3.2.2]: "don't care, NACK, ACK").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]

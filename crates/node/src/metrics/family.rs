@@ -10,8 +10,16 @@ use prometheus_client::metrics::{MetricType, TypedMetric};
 /// The labels of one member of a family.
 pub(super) type Labels<'a> = Vec<(&'static str, &'a str)>;
 
-/// A name, its meaning, and its value.
-pub(super) type Count = (&'static str, &'static str, u64);
+/// A table of metrics: of each a name, its meaning, and how its value is read.
+pub(super) type Rows<T, V> = &'static [(&'static str, &'static str, fn(&T) -> V)];
+
+/// Makes [`Rows`]: `rows![c: Counters => u64; "name", "meaning", c.field; ...]`.
+macro_rules! rows {
+    ($of:ident: $from:ty => $to:ty; $($name:literal, $help:literal, $value:expr;)*) => {
+        &[$(($name, $help, |$of: &$from| -> $to { $value })),*]
+    };
+}
+pub(super) use rows;
 
 /// Writes families: a name, its meaning, and its members.
 pub(super) struct Families<'a, 'b> {
@@ -52,9 +60,18 @@ impl<'a, 'b> Families<'a, 'b> {
         Ok(())
     }
 
-    /// Writes a counter without labels.
-    pub(super) fn counter(&mut self, name: &str, help: &str, value: u64) -> Result<(), Error> {
-        self.counters(name, help, [(Vec::new(), value)])
+    /// Writes the counters of a table, without labels.
+    pub(super) fn count_all<T: ?Sized>(&mut self, rows: Rows<T, u64>, of: &T) -> Result<(), Error> {
+        let mut rows = rows.iter();
+        rows.try_for_each(|(name, help, count)| {
+            self.counters(name, help, [(Vec::new(), count(of))])
+        })
+    }
+
+    /// Writes the gauges of a table, without labels.
+    pub(super) fn level_all<T: ?Sized>(&mut self, rows: Rows<T, f64>, of: &T) -> Result<(), Error> {
+        let mut rows = rows.iter();
+        rows.try_for_each(|(name, help, level)| self.gauge(name, help, level(of)))
     }
 
     /// Writes a gauge without labels.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use whimbrel_link::HopStats;
 use whimbrel_mobilityfirst::links::{CallersTotal, LinkStatus};
 
-use super::family::{Families, Labels, flag};
+use super::family::{Families, Labels, Rows, flag, rows};
 
 /// The labels of one link. The port's number distinguishes inbound peers of one listener.
 struct Ends {
@@ -14,143 +14,39 @@ struct Ends {
     neighbour: String,
 }
 
-/// A name, its meaning, and its accessor.
-type LinkCount = (&'static str, &'static str, fn(&HopStats) -> u64);
-type LinkLevel = (&'static str, &'static str, fn(&LinkStatus) -> f64);
-
 /// Counters of a hop.
-const LINK_COUNTS: [LinkCount; 18] = [
-    ("whimbrel_link_sent_frames", "Frames sent", |h| {
-        h.frames_sent
-    }),
-    ("whimbrel_link_sent_bytes", "Bytes of frames sent", |h| {
-        h.bytes_sent
-    }),
-    ("whimbrel_link_received_frames", "Frames accepted", |h| {
-        h.frames_received
-    }),
-    (
-        "whimbrel_link_received_bytes",
-        "Bytes of frames accepted",
-        |h| h.bytes_received,
-    ),
-    (
-        "whimbrel_link_sent_data_frames",
-        "DATA frames sent, including retransmissions",
-        |h| h.data_sent,
-    ),
-    (
-        "whimbrel_link_resent_data_frames",
-        "DATA frames declared lost and retransmitted",
-        |h| h.data_resent,
-    ),
-    (
-        "whimbrel_link_spurious_resends",
-        "Retransmissions that proved spurious",
-        |h| h.spurious_resends,
-    ),
-    (
-        "whimbrel_link_reported_marks",
-        "Frames sent that queues on the path marked (ECN)",
-        |h| h.marks_reported,
-    ),
-    (
-        "whimbrel_link_received_marks",
-        "Frames accepted that queues on the path had marked (ECN)",
-        |h| h.marks_received,
-    ),
-    (
-        "whimbrel_link_delivered_chunks",
-        "Chunks that the neighbour acknowledged",
-        |h| h.chunks_delivered,
-    ),
-    (
-        "whimbrel_link_delivered_chunk_bytes",
-        "Bytes of chunks that the neighbour acknowledged",
-        |h| h.chunk_bytes_delivered,
-    ),
-    (
-        "whimbrel_link_received_chunks",
-        "Chunks received whole",
-        |h| h.chunks_received,
-    ),
-    (
-        "whimbrel_link_received_chunk_bytes",
-        "Bytes of chunks received whole",
-        |h| h.chunk_bytes_received,
-    ),
-    (
-        "whimbrel_link_refusals_sent",
-        "Chunks refused here for want of room",
-        |h| h.refusals_sent,
-    ),
-    (
-        "whimbrel_link_refusals_received",
-        "Chunks that the neighbour refused for want of room",
-        |h| h.refusals_received,
-    ),
-    (
-        "whimbrel_link_timeouts",
-        "Retransmission timeouts that expired",
-        |h| h.timeouts,
-    ),
-    ("whimbrel_link_sessions", "Sessions established", |h| {
-        h.sessions
-    }),
-    (
-        "whimbrel_link_outages",
-        "Times that the neighbour became unresponsive",
-        |h| h.outages,
-    ),
+const LINK_COUNTS: Rows<HopStats, u64> = rows![h: HopStats => u64;
+    "whimbrel_link_sent_frames", "Frames sent", h.frames_sent;
+    "whimbrel_link_sent_bytes", "Bytes of frames sent", h.bytes_sent;
+    "whimbrel_link_received_frames", "Frames accepted", h.frames_received;
+    "whimbrel_link_received_bytes", "Bytes of frames accepted", h.bytes_received;
+    "whimbrel_link_sent_data_frames", "DATA frames sent, including retransmissions", h.data_sent;
+    "whimbrel_link_resent_data_frames", "DATA frames declared lost and retransmitted", h.data_resent;
+    "whimbrel_link_spurious_resends", "Retransmissions that proved spurious", h.spurious_resends;
+    "whimbrel_link_reported_marks", "Frames sent that queues on the path marked (ECN)", h.marks_reported;
+    "whimbrel_link_received_marks", "Frames accepted that queues on the path had marked (ECN)", h.marks_received;
+    "whimbrel_link_delivered_chunks", "Chunks that the neighbour acknowledged", h.chunks_delivered;
+    "whimbrel_link_delivered_chunk_bytes", "Bytes of chunks that the neighbour acknowledged", h.chunk_bytes_delivered;
+    "whimbrel_link_received_chunks", "Chunks received whole", h.chunks_received;
+    "whimbrel_link_received_chunk_bytes", "Bytes of chunks received whole", h.chunk_bytes_received;
+    "whimbrel_link_refusals_sent", "Chunks refused here for want of room", h.refusals_sent;
+    "whimbrel_link_refusals_received", "Chunks that the neighbour refused for want of room", h.refusals_received;
+    "whimbrel_link_timeouts", "Retransmission timeouts that expired", h.timeouts;
+    "whimbrel_link_sessions", "Sessions established", h.sessions;
+    "whimbrel_link_outages", "Times that the neighbour became unresponsive", h.outages;
 ];
 
 /// States of a link.
-const LINK_LEVELS: [LinkLevel; 9] = [
-    (
-        "whimbrel_link_up",
-        "1 while the neighbour is responsive",
-        |l| flag(l.up),
-    ),
-    (
-        "whimbrel_link_waiting_chunks",
-        "Chunks queued for the hop",
-        |l| l.chunks_waiting as f64,
-    ),
-    (
-        "whimbrel_link_flight_chunks",
-        "Chunks in flight to the neighbour",
-        |l| l.hop.chunks_in_flight as f64,
-    ),
-    (
-        "whimbrel_link_flight_bytes",
-        "Bytes in flight to the neighbour",
-        |l| l.hop.inflight as f64,
-    ),
-    (
-        "whimbrel_link_window_packets",
-        "Packets that the neighbour accepts",
-        |l| f64::from(l.hop.window),
-    ),
-    (
-        "whimbrel_link_loss_ratio",
-        "Share of DATA bytes that do not arrive, smoothed",
-        |l| l.hop.loss,
-    ),
-    (
-        "whimbrel_link_rate_bits_per_second",
-        "Estimated rate of the path; 0 before the first estimate",
-        |l| l.hop.bandwidth as f64,
-    ),
-    (
-        "whimbrel_link_hybrid",
-        "1 if the session's keys come from a hybrid exchange (ML-KEM beside X25519)",
-        |l| f64::from(u8::from(l.hop.hybrid)),
-    ),
-    (
-        "whimbrel_link_largest_frame_bytes",
-        "Largest frame that is sent; 0 before there is a session",
-        |l| l.hop.largest_frame as f64,
-    ),
+const LINK_LEVELS: Rows<LinkStatus, f64> = rows![l: LinkStatus => f64;
+    "whimbrel_link_up", "1 while the neighbour is responsive", flag(l.up);
+    "whimbrel_link_waiting_chunks", "Chunks queued for the hop", l.chunks_waiting as f64;
+    "whimbrel_link_flight_chunks", "Chunks in flight to the neighbour", l.hop.chunks_in_flight as f64;
+    "whimbrel_link_flight_bytes", "Bytes in flight to the neighbour", l.hop.inflight as f64;
+    "whimbrel_link_window_packets", "Packets that the neighbour accepts", f64::from(l.hop.window);
+    "whimbrel_link_loss_ratio", "Share of DATA bytes that do not arrive, smoothed", l.hop.loss;
+    "whimbrel_link_rate_bits_per_second", "Estimated rate of the path; 0 before the first estimate", l.hop.bandwidth as f64;
+    "whimbrel_link_hybrid", "1 if the session's keys come from a hybrid exchange (ML-KEM beside X25519)", f64::from(u8::from(l.hop.hybrid));
+    "whimbrel_link_largest_frame_bytes", "Largest frame that is sent; 0 before there is a session", l.hop.largest_frame as f64;
 ];
 
 /// The members of the first of [`LINK_LEVELS`] for all inbound peers together.
@@ -197,7 +93,7 @@ pub(super) fn encode_links(
             (labels, *link)
         })
     };
-    for (name, help, count) in LINK_COUNTS {
+    for (name, help, count) in LINK_COUNTS.iter().copied() {
         let members = each().map(|(labels, link)| (labels, count(&link.hop)));
         let together = (of_callers.clone(), count(&callers.hop));
         families.counters(name, help, members.chain([together]))?;
@@ -214,7 +110,7 @@ pub(super) fn encode_links(
     families.counters("whimbrel_link_drops", "Frames that the hop dropped", drops)?;
     let seconds = |time: Option<Duration>| time.unwrap_or_default().as_secs_f64();
     let mut together = levels_of(callers).into_iter();
-    for (name, help, level) in LINK_LEVELS {
+    for (name, help, level) in LINK_LEVELS.iter().copied() {
         let members = each().map(|(labels, link)| (labels, level(link)));
         let together = together.next().map(|level| (of_callers.clone(), level));
         families.gauges(name, help, members.chain(together))?;

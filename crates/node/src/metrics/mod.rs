@@ -10,7 +10,6 @@ mod http;
 mod links;
 mod native;
 mod ndn;
-mod router;
 mod tcp_proxy;
 
 use std::net::SocketAddr;

@@ -8,7 +8,7 @@ use whimbrel_io::TransportCounters;
 use whimbrel_link::ndnlp::LinkStats;
 use whimbrel_ndn_router::faces;
 
-use super::family::{Families, Labels, flag};
+use super::family::{Families, Labels, Rows, flag, rows};
 use crate::ndn::open::NdnLoop;
 
 /// A snapshot of one router.
@@ -36,87 +36,39 @@ struct FaceSnapshot {
     link: LinkStats,
 }
 
-/// A name, its meaning, and its accessor.
-type LinkCount = (&'static str, &'static str, fn(&LinkStats) -> u64);
-type LinkLevel = (&'static str, &'static str, fn(&LinkStats) -> f64);
+/// Counters of a router.
+const COUNTS: Rows<Snapshot, u64> = rows![s: Snapshot => u64;
+    "ndn_callers_refused", "Inbound peers refused because there were too many faces", s.refused_callers;
+    "ndn_datagrams_kept_out", "Datagrams of unknown senders dropped because there were too many of these", s.kept_out;
+    "ndn_callers_evicted", "Faces of silent inbound peers that gave way to others", s.evicted_callers;
+    "ndn_management_wrong_digests", "Commands accepted although their digest does not match, because no signature is required", s.management.wrong_digests;
+];
 
 /// Counters of a face's link.
-const LINK_COUNTS: [LinkCount; 15] = [
-    ("ndn_link_sent_bytes", "Bytes of frames sent", |l| {
-        l.bytes_sent
-    }),
-    ("ndn_link_received_bytes", "Bytes of frames received", |l| {
-        l.bytes_received
-    }),
-    ("ndn_link_sent_frames", "Frames sent", |l| l.frames_sent),
-    ("ndn_link_received_frames", "Frames received", |l| {
-        l.frames_received
-    }),
-    ("ndn_link_retransmissions", "Frames retransmitted", |l| {
-        l.retransmissions
-    }),
-    (
-        "ndn_link_spurious",
-        "Spurious retransmissions: the frame had arrived",
-        |l| l.spurious,
-    ),
-    ("ndn_link_losses", "Frames declared lost", |l| l.losses),
-    (
-        "ndn_link_mtu_falls",
-        "Times that the path was found to drop large frames",
-        |l| l.mtu_falls,
-    ),
-    ("ndn_link_mtu_probes", "Probes of the path MTU sent", |l| {
-        l.mtu_probes
-    }),
-    (
-        "ndn_link_timeouts",
-        "Frames declared lost by a timeout",
-        |l| l.timeouts,
-    ),
-    (
-        "ndn_link_recovered",
-        "Lost frames that a retransmission recovered",
-        |l| l.recovered,
-    ),
-    (
-        "ndn_link_spared",
-        "Packets not sent, because the same packet was being retransmitted",
-        |l| l.spared,
-    ),
-    (
-        "ndn_link_given_up",
-        "Lost frames that no retransmission recovered",
-        |l| l.given_up,
-    ),
-    ("ndn_link_duplicates", "Frames received twice", |l| {
-        l.duplicates
-    }),
-    ("ndn_link_marks", "Packets marked for congestion", |l| {
-        l.marks
-    }),
+const LINK_COUNTS: Rows<LinkStats, u64> = rows![l: LinkStats => u64;
+    "ndn_link_sent_bytes", "Bytes of frames sent", l.bytes_sent;
+    "ndn_link_received_bytes", "Bytes of frames received", l.bytes_received;
+    "ndn_link_sent_frames", "Frames sent", l.frames_sent;
+    "ndn_link_received_frames", "Frames received", l.frames_received;
+    "ndn_link_retransmissions", "Frames retransmitted", l.retransmissions;
+    "ndn_link_spurious", "Spurious retransmissions: the frame had arrived", l.spurious;
+    "ndn_link_losses", "Frames declared lost", l.losses;
+    "ndn_link_mtu_falls", "Times that the path was found to drop large frames", l.mtu_falls;
+    "ndn_link_mtu_probes", "Probes of the path MTU sent", l.mtu_probes;
+    "ndn_link_timeouts", "Frames declared lost by a timeout", l.timeouts;
+    "ndn_link_recovered", "Lost frames that a retransmission recovered", l.recovered;
+    "ndn_link_spared", "Packets not sent, because the same packet was being retransmitted", l.spared;
+    "ndn_link_given_up", "Lost frames that no retransmission recovered", l.given_up;
+    "ndn_link_duplicates", "Frames received twice", l.duplicates;
+    "ndn_link_marks", "Packets marked for congestion", l.marks;
 ];
 
 /// States of a face's link.
-const LINK_LEVELS: [LinkLevel; 4] = [
-    (
-        "ndn_link_loss_ratio",
-        "Share of frames lost, smoothed",
-        |l| l.loss,
-    ),
-    (
-        "ndn_link_rtt_seconds",
-        "Smoothed round trip of the link; 0 if unknown",
-        |l| l.rtt.unwrap_or_default().as_secs_f64(),
-    ),
-    ("ndn_link_queue_bytes", "Bytes that wait to be sent", |l| {
-        l.queue_bytes as f64
-    }),
-    (
-        "ndn_link_outstanding_frames",
-        "Frames sent and not acknowledged",
-        |l| l.outstanding as f64,
-    ),
+const LINK_LEVELS: Rows<LinkStats, f64> = rows![l: LinkStats => f64;
+    "ndn_link_loss_ratio", "Share of frames lost, smoothed", l.loss;
+    "ndn_link_rtt_seconds", "Smoothed round trip of the link; 0 if unknown", l.rtt.unwrap_or_default().as_secs_f64();
+    "ndn_link_queue_bytes", "Bytes that wait to be sent", l.queue_bytes as f64;
+    "ndn_link_outstanding_frames", "Frames sent and not acknowledged", l.outstanding as f64;
 ];
 
 impl Snapshot {
@@ -215,21 +167,7 @@ impl Snapshot {
             .drops()
             .map(|(reason, value)| (vec![("reason", reason)], value));
         family.counters("ndn_drops", "Packets that the forwarder dropped", drops)?;
-        family.counters(
-            "ndn_callers_refused",
-            "Inbound peers refused because there were too many faces",
-            [(Vec::new(), self.refused_callers)],
-        )?;
-        family.counters(
-            "ndn_datagrams_kept_out",
-            "Datagrams of unknown senders dropped because there were too many of these",
-            [(Vec::new(), self.kept_out)],
-        )?;
-        family.counters(
-            "ndn_callers_evicted",
-            "Faces of silent inbound peers that gave way to others",
-            [(Vec::new(), self.evicted_callers)],
-        )?;
+        family.count_all(COUNTS, self)?;
         self.encode_management(family)?;
         self.encode_sockets(family)?;
         self.encode_tables(family)
@@ -247,10 +185,10 @@ impl Snapshot {
             "Entries of the forwarder's tables",
             sizes,
         )?;
-        family.gauges(
+        family.gauge(
             "ndn_content_store_bytes",
             "Memory of the content store",
-            [(Vec::new(), self.cs_bytes as f64)],
+            self.cs_bytes as f64,
         )
     }
 
@@ -265,11 +203,6 @@ impl Snapshot {
             "ndn_management_commands",
             "Commands to management",
             management,
-        )?;
-        family.counters(
-            "ndn_management_wrong_digests",
-            "Commands accepted although their digest does not match, because no signature is required",
-            [(Vec::new(), self.management.wrong_digests)],
         )
     }
 
@@ -344,7 +277,7 @@ impl Snapshot {
     }
 
     fn encode_links(&self, family: &mut Families<'_, '_>) -> Result<(), std::fmt::Error> {
-        for (name, help, count) in LINK_COUNTS {
+        for (name, help, count) in LINK_COUNTS.iter().copied() {
             family.counters(name, help, self.each(move |face| count(&face.link)))?;
         }
         let drops = self.faces.iter().flat_map(|face| {
@@ -361,7 +294,7 @@ impl Snapshot {
             "Packets and frames that the link dropped",
             drops,
         )?;
-        for (name, help, level) in LINK_LEVELS {
+        for (name, help, level) in LINK_LEVELS.iter().copied() {
             family.gauges(name, help, self.each(move |face| level(&face.link)))?;
         }
         Ok(())

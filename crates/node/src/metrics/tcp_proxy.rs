@@ -7,8 +7,8 @@ use prometheus_client::encoding::DescriptorEncoder;
 use whimbrel_io::TransportCounters;
 use whimbrel_tcp_proxy::{Counters, Phase};
 
-use super::family::{Families, flag};
-use super::native::encode_sockets;
+use super::family::{Families, Rows, flag, rows};
+use super::native::SOCKET_COUNTS;
 use crate::tcp_proxy::run::ProxyEventLoop;
 
 /// A snapshot of one proxy.
@@ -24,56 +24,27 @@ pub(super) struct Snapshot {
 
 type Count = fn(&Counters) -> u64;
 
-/// Name, meaning, accessor.
-const COUNTS: [(&str, &str, Count); 12] = [
-    (
-        "tcp_proxy_device_packets",
-        "Packets from local programs",
-        |c| c.device_packets,
-    ),
-    (
-        "tcp_proxy_delivered_packets",
-        "Packets to local programs",
-        |c| c.delivered_packets,
-    ),
-    ("tcp_proxy_sent_interests", "Interests sent", |c| {
-        c.out_interests
-    }),
-    ("tcp_proxy_sent_data", "Data sent", |c| c.out_data),
-    (
-        "tcp_proxy_sent_segments",
-        "Segments in the Data sent",
-        |c| c.out_segments,
-    ),
-    ("tcp_proxy_received_interests", "Interests received", |c| {
-        c.in_interests
-    }),
-    (
-        "tcp_proxy_received_data",
-        "Data received that answer an Interest",
-        |c| c.in_data,
-    ),
-    ("tcp_proxy_received_nacks", "Nacks received", |c| c.in_nacks),
-    (
-        "tcp_proxy_revived_segments",
-        "Segments sent once more after an outage",
-        |c| c.revived,
-    ),
-    (
-        "tcp_proxy_path_probes",
-        "Probes and checks of paths sent",
-        |c| c.probes,
-    ),
-    (
-        "tcp_proxy_failed_paths",
-        "Paths left because they failed",
-        |c| c.failed_paths,
-    ),
-    (
-        "tcp_proxy_connections_seen",
-        "Connections since the start",
-        |c| c.connections,
-    ),
+/// Counters of a proxy.
+const COUNTS: Rows<Counters, u64> = rows![c: Counters => u64;
+    "tcp_proxy_device_packets", "Packets from local programs", c.device_packets;
+    "tcp_proxy_delivered_packets", "Packets to local programs", c.delivered_packets;
+    "tcp_proxy_sent_interests", "Interests sent", c.out_interests;
+    "tcp_proxy_sent_data", "Data sent", c.out_data;
+    "tcp_proxy_sent_segments", "Segments in the Data sent", c.out_segments;
+    "tcp_proxy_received_interests", "Interests received", c.in_interests;
+    "tcp_proxy_received_data", "Data received that answer an Interest", c.in_data;
+    "tcp_proxy_received_nacks", "Nacks received", c.in_nacks;
+    "tcp_proxy_revived_segments", "Segments sent once more after an outage", c.revived;
+    "tcp_proxy_path_probes", "Probes and checks of paths sent", c.probes;
+    "tcp_proxy_failed_paths", "Paths left because they failed", c.failed_paths;
+    "tcp_proxy_connections_seen", "Connections since the start", c.connections;
+];
+
+/// States of a proxy.
+const LEVELS: Rows<Snapshot, f64> = rows![s: Snapshot => f64;
+    "tcp_proxy_queued_bytes", "Bytes of segments that wait for an Interest", s.queued_bytes as f64;
+    "tcp_proxy_pending_interests", "Interests that are not answered yet", s.pending as f64;
+    "tcp_proxy_registered", "1 if the forwarder has the proxy's prefix", flag(s.registered);
 ];
 
 /// Reasons to drop a packet or message.
@@ -119,9 +90,7 @@ impl Snapshot {
 impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let mut families = Families::new(&mut encoder);
-        for (name, help, count) in COUNTS {
-            families.counter(name, help, count(&self.counters))?;
-        }
+        families.count_all(COUNTS, &self.counters)?;
         families.counters(
             "tcp_proxy_drops",
             "Packets, messages and connections dropped, by reason",
@@ -136,21 +105,7 @@ impl Collector for Snapshot {
                 .iter()
                 .map(|(phase, count)| (vec![("phase", *phase)], *count as f64)),
         )?;
-        families.gauge(
-            "tcp_proxy_queued_bytes",
-            "Bytes of segments that wait for an Interest",
-            self.queued_bytes as f64,
-        )?;
-        families.gauge(
-            "tcp_proxy_pending_interests",
-            "Interests that are not answered yet",
-            self.pending as f64,
-        )?;
-        families.gauge(
-            "tcp_proxy_registered",
-            "1 if the forwarder has the proxy's prefix",
-            flag(self.registered),
-        )?;
-        encode_sockets(&mut families, &self.sockets)
+        families.level_all(LEVELS, self)?;
+        families.count_all(SOCKET_COUNTS, &self.sockets)
     }
 }
