@@ -11,10 +11,10 @@ use super::inbox::HOLD_AGAIN;
 use super::upload::{Pushed, Ready};
 use super::{App, Host, Timer, Way};
 use crate::chunk::{Chunk, Flow};
-use crate::local::{AcceptOffer, OfferId, OfferVerdict, SendContent};
+use crate::local::{AcceptOffer, OfferId, OfferVerdict, SendContent, Service};
 use crate::wire::{
-    ChunkRanges, Control, Credit, Data, DropReason, NetworkHeader, Notice, OfferTerms, Reliability,
-    Request, ServiceId, Transport, UpperProtocol,
+    ChunkRanges, Control, Credit, Data, DropReason, MemberList, NetworkHeader, Notice, OfferTerms,
+    Reliability, Request, ServiceId, Transport, UpperProtocol,
 };
 
 /// An offer, and where its sender is.
@@ -82,10 +82,16 @@ struct DroppedChunks {
 impl Host {
     /// Sends a program's content to a receiver.
     pub(super) fn send_content(&mut self, now: Time, app: App, send: &SendContent) {
-        let send = &SendContent {
+        let mut send = SendContent {
             destination: send.options.delivery.address(send.destination),
             ..send.clone()
         };
+        let is_for_group = send.options.delivery.service == Service::Multicast;
+        if is_for_group && send.options.reliability == Some(Reliability::Ack) {
+            // A confirmation of each chunk by each member would bury the source.
+            send.options.reliability = Some(Reliability::Nack);
+        }
+        let send = &send;
         let publish = &send.content;
         let id = self.uploads.draw_id();
         let terms = OfferTerms {
@@ -139,6 +145,8 @@ impl Host {
         header.extensions.offer = ready.offer;
         header.extensions.lifetime_ms = treatment.lifetime_ms;
         header.extensions.nack_timeout_ms = ready.nack_timeout_ms;
+        header.extensions.group = ready.group;
+        header.extensions.members = MemberList::unplaced(ready.members);
         header.extensions.delegate =
             ready.way == Way::Uplink && self.uploads.delegates(&ready.data.content);
         let data = Transport::Data(ready.data);

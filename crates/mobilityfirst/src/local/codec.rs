@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use whimbrel_core::{Guid, GuidPrefix};
+use whimbrel_gnrs::Admission;
 
 use super::delivery::{put_accept, put_publish, read_publish};
 use super::{
@@ -69,6 +70,15 @@ impl LocalRequest {
             LocalRequest::Attach { key } => {
                 out.push(18);
                 out.extend_from_slice(&key.0);
+            }
+            LocalRequest::Join { admission, is_on } => {
+                out.push(20);
+                out.push(u8::from(*is_on));
+                out.extend_from_slice(&admission.to_bytes());
+            }
+            LocalRequest::Members { request, group } => {
+                put_number(out, 21, *request);
+                out.extend_from_slice(group.as_bytes());
             }
             LocalRequest::Accept(accept) => {
                 out.push(16);
@@ -171,6 +181,15 @@ impl LocalRequest {
             19 => LocalRequest::Delegate {
                 content: reader.guid()?,
                 is_on: flag(reader.u8()?)?,
+            },
+            20 => LocalRequest::Join {
+                is_on: flag(reader.u8()?)?,
+                admission: Admission::from_bytes(reader.take(Admission::LEN)?)
+                    .map_err(|_| WireError::Invalid("admission"))?,
+            },
+            21 => LocalRequest::Members {
+                request: reader.u32()?,
+                group: reader.guid()?,
             },
             16 => {
                 let id = OfferId::read(&mut reader)?;
@@ -521,6 +540,15 @@ mod tests {
                 key: ServiceKey(key)
             }),
             any::<u32>().prop_map(|request| LocalRequest::Status { request }),
+            (any::<u32>(), any::<[u8; 32]>()).prop_map(|(request, group)| LocalRequest::Members {
+                request,
+                group: Guid(group)
+            }),
+            (any::<[u8; 32]>(), any::<u64>(), any::<bool>()).prop_map(|(secret, until, is_on)| {
+                let keys = whimbrel_gnrs::KeyPair::from_secret(&secret);
+                let admission = Admission::sign(&keys, is_on.then(|| keys.guid()), until);
+                LocalRequest::Join { admission, is_on }
+            }),
             (any::<u32>(), ".{0,40}")
                 .prop_map(|(request, change)| LocalRequest::Interfaces { request, change }),
             (any::<u32>(), ".{0,40}")
@@ -674,7 +702,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_decode_or_are_refused(kind in 0u8..19, bytes in prop::collection::vec(any::<u8>(), 0..150)) {
+        fn any_bytes_decode_or_are_refused(kind in 0u8..23, bytes in prop::collection::vec(any::<u8>(), 0..150)) {
             let mut frame = vec![kind];
             frame.extend_from_slice(&bytes);
             let _ = LocalRequest::decode(&frame.clone().into());

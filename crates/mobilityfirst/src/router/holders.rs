@@ -184,7 +184,7 @@ impl Router {
         spread: Spread,
     ) -> NextHops {
         let answered = self.answered(now, host, hops.clone());
-        if answered.best().is_some() && spread != Spread::All {
+        if answered.best().is_some() {
             return answered;
         }
         let mut hops = hops;

@@ -45,6 +45,7 @@ mod effects;
 mod fetches;
 mod followed;
 mod forward;
+mod groups;
 mod hearsay;
 mod holders;
 #[cfg(test)]

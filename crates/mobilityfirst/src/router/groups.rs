@@ -1,0 +1,292 @@
+//! Groups: a chunk for many hosts leaves once on each link [MFTP §3.5].
+//!
+//! "A dynamically formed multicast group is explicitly identified by a GUID, which can be mapped into a set of
+//! individual clients' GUIDs or network addresses." The first router looks the members up, and the networks of
+//! each. A copy names the members that it is for, and each router divides the list among its next hops, so that
+//! no member is named in two copies. A member that is attached here gets a copy of its own; one that is away or
+//! has left is sent its copy as any host, which may be stored.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use whimbrel_core::{Guid, PortId, Time};
+use whimbrel_gnrs::{Kind, Lookup, Record};
+
+use super::Router;
+use crate::chunk::Chunk;
+use crate::links::ChunkToSend;
+use crate::next_hops::Spread;
+use crate::wire::{
+    Control, MAX_LISTED_MEMBERS, MemberList, ServiceId, TransportKind, UpperProtocol,
+};
+
+/// Look-ups of members that one look at a group causes; the others follow when an answer is there.
+const MAX_LOOK_UPS: usize = 256;
+
+/// The members that a chunk is for, by the way to them.
+#[derive(Debug, Default)]
+struct Placement {
+    // Attached here.
+    here: Vec<Guid>,
+    // By the port that leads to them, and their network.
+    ways: BTreeMap<PortId, BTreeMap<Guid, Vec<Guid>>>,
+    // No next hop to their networks answers.
+    unreachable: Vec<Guid>,
+    // They are attached nowhere, or not where they were said to be.
+    away: Vec<Guid>,
+}
+
+/// Why the members of a group are not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unknown {
+    /// The answer about this name is on its way.
+    Pending(Guid),
+    /// There are none, or the name service does not say.
+    Absent,
+}
+
+impl Router {
+    /// Sends a chunk to the members of its group that it lists, or to all.
+    pub(super) fn forward_to_group(&mut self, now: Time, mut outgoing: ChunkToSend) {
+        if !is_for_groups(&outgoing.chunk) {
+            return self.effects.drop("bad-multicast");
+        }
+        let header = &mut outgoing.chunk.header;
+        header.destination_address = Guid::NONE;
+        let listed = core::mem::take(&mut header.extensions.members);
+        let placement = match self.believes_list(&outgoing, &listed) {
+            true => Ok(self.place_by_network(&listed)),
+            false => self.place_members(now, &outgoing, &listed),
+        };
+        let placement = match placement {
+            Ok(placement) => placement,
+            Err(unknown) => {
+                outgoing.chunk.header.extensions.members = listed;
+                return match unknown {
+                    Unknown::Pending(name) => self.names.wait(name, outgoing),
+                    Unknown::Absent => self.store_or_give_up(now, outgoing),
+                };
+            }
+        };
+        self.send_copies(now, outgoing, placement);
+    }
+
+    /// Forwards a chunk for a group, or for a member that is attached here. Returns the copy for a member that
+    /// is not, or not any more.
+    pub(super) fn forward_multicast(
+        &mut self,
+        now: Time,
+        outgoing: ChunkToSend,
+    ) -> Option<ChunkToSend> {
+        let Some(member) = outgoing.chunk.header.extensions.via else {
+            self.forward_to_group(now, outgoing);
+            return None;
+        };
+        if !self.answers_here(&member) {
+            return Some(outgoing.for_member(member));
+        }
+        let here = self.attachments.hops_to(&member, &self.links);
+        self.send_or_store(now, outgoing, &here);
+        None
+    }
+
+    /// Networks in a list are those that another router has looked up; whoever is no router of the
+    /// configuration could name anybody.
+    fn believes_list(&self, outgoing: &ChunkToSend, listed: &MemberList) -> bool {
+        let neighbour = outgoing.from.and_then(|from| self.links.neighbour(from));
+        let is_router = neighbour.is_some_and(|name| self.sources.believes(&name));
+        is_router && listed.is_placed() && !listed.is_empty()
+    }
+
+    fn place_by_network(&self, listed: &MemberList) -> Placement {
+        let mut placement = Placement::default();
+        for at in listed.networks() {
+            if at.network == self.config.guid || self.is_host_here(&at.network) {
+                let (here, away): (Vec<Guid>, Vec<Guid>) =
+                    at.members.iter().partition(|member| self.answers_here(member));
+                placement.here.extend(here);
+                placement.away.extend(away);
+                continue;
+            }
+            let towards = self.routes.towards(&at.network, &self.links);
+            match towards.best() {
+                Some(branch) => {
+                    let by_network = placement.ways.entry(branch.port).or_default();
+                    by_network.insert(at.network, at.members.clone());
+                }
+                None => placement.unreachable.extend(&at.members),
+            }
+        }
+        placement
+    }
+
+    /// Looks up the members of a chunk's group and where they are. Who sends a list may choose among them only.
+    fn place_members(
+        &mut self,
+        now: Time,
+        outgoing: &ChunkToSend,
+        listed: &MemberList,
+    ) -> Result<Placement, Unknown> {
+        let header = &outgoing.chunk.header;
+        let source = header.source;
+        let mut members = self.members_of(now, header.destination, outgoing.from)?;
+        members.remove(&source);
+        if !listed.is_empty() {
+            let listed: BTreeSet<Guid> = listed.members().collect();
+            members.retain(|member| listed.contains(member));
+        }
+        let mut placement = Placement::default();
+        let (mut asked, mut pending) = (0, None);
+        for member in members {
+            if self.answers_here(&member) {
+                placement.here.push(member);
+                continue;
+            }
+            if self.attachments.contains(&member) {
+                placement.away.push(member);
+                continue;
+            }
+            let known = self.names.remembered(now, &member);
+            if known.is_none() && asked >= MAX_LOOK_UPS {
+                continue;
+            }
+            let answer = match (self.names.look_up(now, member), known) {
+                (Lookup::Resolved(answer), _) | (Lookup::Pending, Some(answer)) => answer,
+                (Lookup::Pending, None) => {
+                    asked += 1;
+                    pending.get_or_insert(member);
+                    continue;
+                }
+                (Lookup::NotFound | Lookup::Busy, _) => {
+                    placement.away.push(member);
+                    continue;
+                }
+            };
+            let Some(hops) = self.routes.towards_binding(&answer, &self.links) else {
+                placement.away.push(member);
+                continue;
+            };
+            let hops = self.answered_or_first(now, member, hops, Spread::Best);
+            match hops.best() {
+                Some(branch) => {
+                    let network = branch.address.unwrap_or(Guid::NONE);
+                    let by_network = placement.ways.entry(branch.port).or_default();
+                    by_network.entry(network).or_default().push(member);
+                }
+                None => placement.unreachable.push(member),
+            }
+        }
+        match pending {
+            Some(member) => Err(Unknown::Pending(member)),
+            None => Ok(placement),
+        }
+    }
+
+    /// Returns the members of a group, by the name of its memberships.
+    fn members_of(
+        &mut self,
+        now: Time,
+        group: Guid,
+        from: Option<PortId>,
+    ) -> Result<BTreeSet<Guid>, Unknown> {
+        let own = self.names.look_up_own(now, &group).providers;
+        let known = self.names.remembered(now, &group);
+        if !self.names.may_ask(now, &group, from) {
+            self.effects.counters.lookups_deferred += 1;
+            return Err(Unknown::Absent);
+        }
+        let records = match (self.names.look_up(now, group), known) {
+            (Lookup::Resolved(answer), _) | (Lookup::Pending, Some(answer)) => answer.providers,
+            (Lookup::Pending, None) => return Err(Unknown::Pending(group)),
+            (Lookup::NotFound | Lookup::Busy, _) => Vec::new(),
+        };
+        let records = own.iter().chain(&records);
+        let memberships = records.filter(|record| record.kind() == Kind::Membership);
+        let members: BTreeSet<Guid> = memberships.map(Record::holder).collect();
+        match members.is_empty() {
+            true => Err(Unknown::Absent),
+            false => Ok(members),
+        }
+    }
+
+    fn answers_here(&self, member: &Guid) -> bool {
+        let here = self.attachments.hops_to(member, &self.links);
+        here.best().is_some()
+    }
+
+    fn send_copies(&mut self, now: Time, outgoing: ChunkToSend, placement: Placement) {
+        let Placement {
+            here,
+            ways,
+            unreachable,
+            away,
+        } = placement;
+        let copies = here.len() + away.len() + ways.len();
+        if copies == 0 && unreachable.is_empty() {
+            // A group of its own source alone.
+            return self.store_or_give_up(now, outgoing);
+        }
+        self.effects.counters.group_chunks += 1;
+        self.effects.counters.group_copies += copies as u64;
+        for (port, networks) in ways {
+            for list in MemberList::of(networks) {
+                let mut copy = outgoing.clone();
+                copy.chunk.header.extensions.members = list;
+                if let Err(copy) = self.links.enqueue(port, copy) {
+                    self.store_or_give_up(now, copy);
+                }
+            }
+        }
+        for member in here {
+            let mut copy = outgoing.clone();
+            copy.chunk.header.extensions.via = Some(member);
+            self.forward(now, copy);
+        }
+        for member in away {
+            // A neighbour that takes it to be here is told where it is.
+            if let Some(from) = outgoing.from {
+                self.correct(now, from, member);
+            }
+            let copy = outgoing.clone().for_member(member);
+            self.forward(now, copy);
+        }
+        if !unreachable.is_empty() {
+            let mut rest = outgoing;
+            rest.chunk.header.extensions.members = MemberList::unplaced(unreachable);
+            self.store_or_give_up(now, rest);
+        }
+    }
+
+    /// Tells a host who the members of a group are. If the answer is on its way, the host asks again.
+    pub(super) fn answer_members(&mut self, now: Time, from: PortId, group: Guid) {
+        let neighbour = self.links.neighbour(from);
+        if !neighbour.is_some_and(|name| self.attachments.is_on(&name, from)) {
+            return self.effects.drop("members-for-a-stranger");
+        }
+        let members: Vec<Guid> = match self.members_of(now, group, Some(from)) {
+            Ok(members) => members.into_iter().take(MAX_LISTED_MEMBERS).collect(),
+            Err(Unknown::Absent) => Vec::new(),
+            Err(Unknown::Pending(_)) => return,
+        };
+        self.tell(from, &Control::Members { group, members });
+    }
+}
+
+/// Returns true for a chunk that several hosts may get.
+fn is_for_groups(chunk: &Chunk) -> bool {
+    let kind = chunk.message.head.first();
+    let is = |meant: TransportKind| kind == Some(&(meant as u8));
+    chunk.header.upper == UpperProtocol::Transport
+        && !chunk.header.service.has(ServiceId::CONTENT_REQUEST)
+        && (is(TransportKind::Data) || is(TransportKind::Message) || is(TransportKind::Lost))
+}
+
+impl ChunkToSend {
+    /// Returns the copy for one member, which it reaches as any host: its flow is held back nowhere.
+    pub(super) fn for_member(self, member: Guid) -> ChunkToSend {
+        ChunkToSend {
+            chunk: self.chunk.for_member(member),
+            from: None,
+            ..self
+        }
+    }
+}
