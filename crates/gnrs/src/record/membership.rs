@@ -4,6 +4,9 @@
 //! that joins signs its own record, which carries the admission, so that whoever reads the record can check
 //! both without another look-up [MFTP §3.5].
 
+use core::fmt;
+use core::str::FromStr;
+
 use whimbrel_core::Guid;
 use whimbrel_core::identity::{KeyPair, PublicKey, Signature};
 
@@ -89,6 +92,35 @@ impl Admission {
             expires_ms: u64::from_be_bytes(expires.try_into().map_err(|_| too_short)?),
             signature: Signature(signature.try_into().map_err(|_| too_short)?),
         })
+    }
+}
+
+/// As people pass it on: hexadecimal digits.
+impl fmt::Display for Admission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_bytes()
+            .iter()
+            .try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl FromStr for Admission {
+    type Err = DecodeError;
+
+    fn from_str(text: &str) -> Result<Admission, DecodeError> {
+        let fault = DecodeError::Length {
+            len: text.len() / 2,
+        };
+        let digits = text.as_bytes();
+        if digits.len() != 2 * Admission::LEN {
+            return Err(fault);
+        }
+        let value = |digit: &u8| char::from(*digit).to_digit(16).ok_or(fault);
+        let pairs = digits.chunks_exact(2);
+        let bytes: Vec<u8> = pairs
+            .map(|pair| Ok((value(&pair[0])? * 16 + value(&pair[1])?) as u8))
+            .collect::<Result<_, DecodeError>>()?;
+        Admission::from_bytes(&bytes)
     }
 }
 
@@ -186,6 +218,7 @@ mod tests {
             let (group, host) = (keys(1), KeyPair::from_secret(&secret));
             let admission = Admission::sign(&group, (!is_open).then(|| host.guid()), LATER);
             prop_assert_eq!(Admission::from_bytes(&admission.to_bytes()), Ok(admission));
+            prop_assert_eq!(admission.to_string().parse(), Ok(admission));
             prop_assert!(admission.admits(&host.guid(), NOW));
             prop_assert!(!admission.admits(&host.guid(), LATER));
             let record = Record::membership(&host, &admission, &Statement { removed, ..said() }).unwrap();
@@ -224,7 +257,10 @@ mod tests {
         let short = Admission::sign(&group, None, NOW + 1_000);
         assert_eq!(refused(&host, &short), Err(VerifyError::NotAdmitted));
         // An admission is not for another group.
-        let mut moved = Record::membership(&host, &own, &said()).unwrap().as_bytes().to_vec();
+        let mut moved = Record::membership(&host, &own, &said())
+            .unwrap()
+            .as_bytes()
+            .to_vec();
         moved[4..36].copy_from_slice(&Record::group_of(&other.guid()).0);
         let moved = Record::parse(bytes::Bytes::from(moved)).unwrap();
         assert!(moved.verify(NOW).is_err());

@@ -17,6 +17,9 @@ use crate::wire::{
     Reliability, Request, ServiceId, Transport, UpperProtocol,
 };
 
+/// Chunks for a group, where a program leaves it open: a copy names up to a thousand members, 32 bytes each.
+const GROUP_CHUNK_LOG2: u8 = 18;
+
 /// An offer, and where its sender is.
 #[derive(Clone, Copy)]
 struct OfferSource {
@@ -108,7 +111,10 @@ impl Host {
         let service = options.delivery.service(ServiceId::UNICAST);
         let mut header = NetworkHeader::new(service, upper, send.destination, self.guid);
         header.extensions.request = Some(id);
-        let chunk_log2 = options.asked_log2();
+        let chunk_log2 = match options.chunk_log2 {
+            0 if is_for_group => GROUP_CHUNK_LOG2,
+            _ => options.asked_log2(),
+        };
         let request = Request {
             content: publish.content,
             chunk_log2: chunk_log2 & !crate::wire::EXACT_SIZE,
@@ -116,8 +122,9 @@ impl Host {
             reliability: options.reliability.unwrap_or_default(),
             chunks: ChunkRanges::all(),
         };
-        let length = publish.content_len;
-        let request = self.fitted(Way::Uplink, &header, request, Some(length));
+        // The best size for one path is of no meaning for many.
+        let length = Some(publish.content_len).filter(|_| !is_for_group);
+        let request = self.fitted(Way::Uplink, &header, request, length);
         let pushed = Pushed {
             send,
             offer,

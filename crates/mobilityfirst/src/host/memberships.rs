@@ -140,11 +140,19 @@ struct MembersReport<'a> {
 
 impl Host {
     /// A program joins or leaves a group with its host.
-    pub(super) fn join_group(&mut self, app: App, admission: Admission, is_on: bool) {
+    pub(super) fn join_group(&mut self, now: Time, app: App, admission: Admission, is_on: bool) {
         let content = admission.group_name();
-        if !admission.is_signed() {
-            let code = ControlCode::Invalid;
-            return self.effects.tell(app, LocalEvent::Published { content, code });
+        let has_ended = admission.expires_ms <= self.registration.own_millis(now);
+        let admits = admission.member.is_none_or(|member| member == self.guid);
+        let refused = match is_on {
+            true if has_ended => Some(ControlCode::Clock),
+            true if !admits => Some(ControlCode::Invalid),
+            _ => (!admission.is_signed()).then_some(ControlCode::Invalid),
+        };
+        if let Some(code) = refused {
+            return self
+                .effects
+                .tell(app, LocalEvent::Published { content, code });
         }
         (self.registration).set_membership(app, admission, is_on, &mut self.effects);
     }
@@ -190,7 +198,10 @@ mod tests {
 
     #[test]
     fn a_membership_outlasts_its_program_and_ends_with_a_removal() {
-        let (group, host) = (KeyPair::from_secret(&[1; 32]), KeyPair::from_secret(&[2; 32]));
+        let (group, host) = (
+            KeyPair::from_secret(&[1; 32]),
+            KeyPair::from_secret(&[2; 32]),
+        );
         let admission = Admission::sign(&group, None, NOW + 3_600_000);
         let mut memberships = Memberships::default();
         let name = memberships.set(App::Inner(1), admission, true).unwrap();

@@ -273,7 +273,9 @@ impl Host {
                 let keys = whimbrel_gnrs::KeyPair::from_secret(&key.0);
                 self.registration.attach_service(app, keys, effects);
             }
-            LocalRequest::Join { admission, is_on } => self.join_group(app, admission, is_on),
+            LocalRequest::Join { admission, is_on } => {
+                self.join_group(now, app, admission, is_on);
+            }
             LocalRequest::Members { request, group } => {
                 self.ask_for_members(app, request, &group);
             }

@@ -192,7 +192,9 @@ impl Grants {
     fn places_of(&self, flow: &Flow) -> impl Iterator<Item = WaitingAt> {
         let places = self.places.range((*flow, None)..);
         let flow = *flow;
-        places.take_while(move |(of, _)| *of == flow).map(|(_, place)| *place)
+        places
+            .take_while(move |(of, _)| *of == flow)
+            .map(|(_, place)| *place)
     }
 
     /// A chunk came in on `from`. Wherever it goes, it uses up credit.

@@ -211,9 +211,7 @@ impl Router {
             Ok(Control::AskMembers { group }) => self.answer_members(now, from, group),
             Ok(Control::Routing(message)) => self.handle_routing(now, from, message),
             // From a neighbouring router: only hosts attach.
-            Ok(
-                Control::Challenge { .. } | Control::Outcome { .. } | Control::Members { .. },
-            ) => {}
+            Ok(Control::Challenge { .. } | Control::Outcome { .. } | Control::Members { .. }) => {}
             Ok(Control::Left { record }) => self.handle_left(now, from, record),
             // It goes to a router by its name, and is answered there.
             Ok(Control::Presence(_)) | Err(_) => self.effects.drop("bad-control"),

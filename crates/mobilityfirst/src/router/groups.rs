@@ -101,8 +101,10 @@ impl Router {
         let mut placement = Placement::default();
         for at in listed.networks() {
             if at.network == self.config.guid || self.is_host_here(&at.network) {
-                let (here, away): (Vec<Guid>, Vec<Guid>) =
-                    at.members.iter().partition(|member| self.answers_here(member));
+                let (here, away): (Vec<Guid>, Vec<Guid>) = at
+                    .members
+                    .iter()
+                    .partition(|member| self.answers_here(member));
                 placement.here.extend(here);
                 placement.away.extend(away);
                 continue;

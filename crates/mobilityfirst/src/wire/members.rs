@@ -33,7 +33,12 @@ impl MemberList {
             network: Guid::NONE,
             members,
         };
-        MemberList(vec![all].into_iter().filter(|at| !at.members.is_empty()).collect())
+        MemberList(
+            vec![all]
+                .into_iter()
+                .filter(|at| !at.members.is_empty())
+                .collect(),
+        )
     }
 
     /// Returns the lists for these members by their networks: one, unless there are more than fit.
@@ -111,7 +116,9 @@ impl MemberList {
             {
                 return Err(WireError::Invalid("members"));
             }
-            let members = (0..count).map(|_| reader.guid()).collect::<Result<_, _>>()?;
+            let members = (0..count)
+                .map(|_| reader.guid())
+                .collect::<Result<_, _>>()?;
             list.push(MembersAt { network, members });
         }
         match list.is_empty() {
@@ -165,11 +172,15 @@ pub(super) mod tests {
             name[..2].copy_from_slice(&number.to_be_bytes());
             Guid(name)
         };
-        for (networks, members, lists) in [(1, 1024, 1), (1, 1025, 2), (600, 600, 2), (3, 3000, 3)] {
+        for (networks, members, lists) in [(1, 1024, 1), (1, 1025, 2), (600, 600, 2), (3, 3000, 3)]
+        {
             let mut by_network: BTreeMap<Guid, Vec<Guid>> = BTreeMap::new();
             for number in 0..members {
                 let network = numbered(number % networks);
-                by_network.entry(network).or_default().push(numbered(number));
+                by_network
+                    .entry(network)
+                    .or_default()
+                    .push(numbered(number));
             }
             let all = MemberList::of(by_network);
             assert_eq!(all.len(), lists, "{networks} {members}");

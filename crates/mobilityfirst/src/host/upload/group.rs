@@ -120,7 +120,13 @@ impl GroupPush {
     }
 
     /// A member asks for chunks. Returns when those leave.
-    fn note_request(&mut self, now: Time, name: Guid, chunks: &ChunkRanges, moment: Duration) -> Option<Time> {
+    fn note_request(
+        &mut self,
+        now: Time,
+        name: Guid,
+        chunks: &ChunkRanges,
+        moment: Duration,
+    ) -> Option<Time> {
         // Those that have not left yet come anyway.
         let owed = chunks.intersection(&self.sent);
         let open = self.members.values().filter_map(|member| member.due);
@@ -197,13 +203,16 @@ impl GroupPush {
     }
 
     fn status(&self) -> GroupStatus {
-        let with = |wanted: fn(&Member) -> bool| self.members.values().filter(|it| wanted(it)).count();
+        let with =
+            |wanted: fn(&Member) -> bool| self.members.values().filter(|it| wanted(it)).count();
         let lacking = self.members.iter().filter(|(_, it)| it.verdict.is_none());
-        let lacking = lacking.take(MAX_REPORTED).map(|(name, member)| MemberStatus {
-            name: *name,
-            missing: member.missing,
-            stored: member.stored,
-        });
+        let lacking = lacking
+            .take(MAX_REPORTED)
+            .map(|(name, member)| MemberStatus {
+                name: *name,
+                missing: member.missing,
+                stored: member.stored,
+            });
         GroupStatus {
             members: self.members.len(),
             delivered: with(|it| it.verdict == Some(SendState::Delivered)),
@@ -282,7 +291,13 @@ impl Uploads {
     }
 
     /// A member has the content, or refuses it.
-    pub(super) fn note_verdict(&mut self, key: &Key, member: Guid, verdict: SendState, effects: &mut Effects) {
+    pub(super) fn note_verdict(
+        &mut self,
+        key: &Key,
+        member: Guid,
+        verdict: SendState,
+        effects: &mut Effects,
+    ) {
         let Some(known) = self.group_of(key).and_then(|group| group.member(member)) else {
             return;
         };
@@ -325,7 +340,9 @@ impl Uploads {
             return;
         }
         let chunks = notice.chunks.intersection(&all);
-        let Some(group) = self.group_of(key) else { return };
+        let Some(group) = self.group_of(key) else {
+            return;
+        };
         if let Some(due) = group.note_dropped(now, notice.destination, &chunks) {
             effects.set_earlier(Timer::Uploads, due);
         }
@@ -351,7 +368,9 @@ impl Uploads {
         let keys: Vec<Key> = self.by_key.keys().filter(to_group).copied().collect();
         for key in keys {
             let (guid, last) = (self.guid, self.count_of(&key).saturating_sub(1));
-            let Some(push) = self.group_of(&key) else { continue };
+            let Some(push) = self.group_of(&key) else {
+                continue;
+            };
             let is_news = core::mem::replace(&mut push.is_known, true);
             let is_sent = push.sent.contains(last);
             push.members
@@ -384,7 +403,12 @@ impl Uploads {
     }
 
     /// Has due repairs sent, and asks for the members. Returns when the next repairs are due.
-    pub(super) fn check_group(&mut self, now: Time, key: &Key, effects: &mut Effects) -> Option<Time> {
+    pub(super) fn check_group(
+        &mut self,
+        now: Time,
+        key: &Key,
+        effects: &mut Effects,
+    ) -> Option<Time> {
         let client = key.client;
         let group = self.group_of(key)?;
         if group.must_ask(now) {
@@ -484,7 +508,10 @@ mod tests {
     fn what_a_router_drops_is_sent_again_ever_later() {
         let mut group = sent(3);
         for wait in [2_000, 4_000, 8_000, 16_000, 32_000, 32_000] {
-            assert_eq!(group.note_dropped(at(0), name(1), &ranges(0..1)), Some(at(wait)));
+            assert_eq!(
+                group.note_dropped(at(0), name(1), &ranges(0..1)),
+                Some(at(wait))
+            );
             assert_eq!(group.take_due(at(wait)), (ranges(0..1), None));
             assert_eq!(group.recipients_of(0), Some(Recipients::One(name(1))));
         }

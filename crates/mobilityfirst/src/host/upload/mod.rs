@@ -5,6 +5,7 @@ mod delegation;
 mod group;
 mod one;
 mod reading;
+mod refusing;
 mod sending;
 #[cfg(test)]
 mod tests;
@@ -23,9 +24,8 @@ pub(super) use sending::Pushed;
 use turns::{Client, Turns};
 
 use super::catalogue::{Catalogue, Offer};
-use super::effects::{Action, Effects};
+use super::effects::Effects;
 use super::{App, Timer, Way};
-use crate::chunk::Chunk;
 use crate::local::{Delivery, LocalEvent, Service, TransferOptions};
 use crate::wire::{
     ChunkRanges, Data, DropReason, NetworkHeader, Notice, Reliability, Request, ServiceId,
@@ -394,48 +394,6 @@ impl Uploads {
         });
     }
 
-    fn refuse(
-        &mut self,
-        key: Key,
-        header: &NetworkHeader,
-        request: &Request,
-        reason: DropReason,
-        effects: &mut Effects,
-    ) {
-        if !request.chunks.is_empty() {
-            let (address, request_id) = (header.source_address, header.extensions.request);
-            self.tell_client(key, address, request_id, reason, effects);
-        }
-    }
-
-    /// Tells a client why its request cannot be met.
-    fn tell_client(
-        &mut self,
-        key: Key,
-        address: Guid,
-        request_id: Option<u64>,
-        reason: DropReason,
-        effects: &mut Effects,
-    ) {
-        let notice = Notice {
-            content: key.content,
-            source: key.client,
-            destination: key.content,
-            chunks: ChunkRanges::default(),
-            stored: 0,
-            limit: 0,
-        };
-        // A client that the notice does not reach asks again.
-        effects.push(Action::Send {
-            way: key.way,
-            treatment: ServiceId::UNICAST.into(),
-            to: key.client,
-            address,
-            request_id,
-            message: Transport::Drop(notice, reason),
-        });
-    }
-
     /// Notes that the next router, or the client itself, has a chunk: only now it counts as sent,
     /// however long the hop took. It is not sent again for a repeated request for this long, and up
     /// to twice as long.
@@ -668,38 +626,6 @@ impl Uploads {
         let again = upload.paused_until;
         self.take_turn(key);
         effects.set_earlier(Timer::Uploads, again);
-    }
-
-    pub(super) fn upload_too_large(
-        &mut self,
-        now: Time,
-        way: Way,
-        chunk: &Chunk,
-        effects: &mut Effects,
-    ) {
-        if let Some(data) = chunk.data() {
-            self.tell_too_large(
-                now,
-                Key {
-                    content: data.content,
-                    client: chunk.header.destination,
-                    way,
-                },
-                effects,
-            );
-        }
-    }
-
-    /// Tells the client, which chooses the chunk size, that a hop does not carry it. The size of what it
-    /// has not requested is the sender's choice.
-    fn tell_too_large(&mut self, now: Time, key: Key, effects: &mut Effects) {
-        if self.shrink_push(now, &key) {
-            return self.take_turn(key);
-        }
-        if let Some(upload) = self.by_key.remove(&key) {
-            let (address, request_id) = (upload.client_address, upload.request_id());
-            self.tell_client(key, address, request_id, DropReason::TooLarge, effects);
-        }
     }
 
     /// Ends pauses, repeats what is unconfirmed in ACK mode, forgets idle uploads.

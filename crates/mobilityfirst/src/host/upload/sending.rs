@@ -333,7 +333,10 @@ impl Uploads {
     /// Returns the uploads to groups.
     pub(super) fn groups(&self) -> Vec<Key> {
         let is_for_group = |it: &Upload| it.push.as_ref().is_some_and(|push| push.group.is_some());
-        let all = self.by_key.iter().filter(|(_, upload)| is_for_group(upload));
+        let all = self
+            .by_key
+            .iter()
+            .filter(|(_, upload)| is_for_group(upload));
         all.map(|(key, _)| *key).collect()
     }
 
