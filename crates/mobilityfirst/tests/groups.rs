@@ -18,7 +18,7 @@ use whimbrel_mobilityfirst::local::{
 use whimbrel_mobilityfirst::router::{NextHop, Route, Router, RouterConfig};
 use whimbrel_mobilityfirst::wire::{OfferUse, Reliability};
 use whimbrel_sim::link::{LinkSpec, Loss};
-use whimbrel_sim::testbed::{Fault, Net};
+use whimbrel_sim::testbed::{Fault, Life, Net};
 use whimbrel_sim::{AnyMachine, Direction, DuplexLink};
 
 use support::{APP, Content, WALL, get, name_server, no_records, router_config};
@@ -66,19 +66,22 @@ fn host_keys(number: usize) -> KeyPair {
     KeyPair::from_secret(&secret)
 }
 
-fn router(number: usize, routers: usize) -> AnyMachine<HostEvent> {
+/// A router, in whichever life of its.
+fn router(number: usize, routers: usize, life: &Life) -> AnyMachine<HostEvent> {
     let name = |number| router_keys(number).guid();
     let others = (0..routers).filter(|other| *other != number);
     let towards = |other| if number == CORE { other } else { CORE };
     let routes =
         others.map(|other| Route::new(name(other), NextHop::Neighbour(name(towards(other)))));
-    let hop = HopConfig::plain(&router_keys(number), [number as u8; 32], 1472);
+    let seed = [(life.number * 16) as u8 + number as u8; 32];
+    let hop = HopConfig::plain(&router_keys(number), seed, 1472);
     let config = RouterConfig {
         routes: routes.collect(),
         name_servers: vec![0],
+        wall: life.wall(WALL.unix_millis(Time::ZERO)),
         ..router_config(name(number), hop)
     };
-    let router = Router::new(config, SeededRng::new(number as u64));
+    let router = Router::new(config, life.rng());
     AnyMachine::new(router, |never| match never {})
 }
 
@@ -104,7 +107,9 @@ impl World {
         let all = CORE + 1 + leaves;
         let (mut links, mut routers, mut trunks) = (0, Vec::new(), Vec::new());
         for number in 0..all {
-            let at = net.add_mortal(&format!("router {number}"), router(number, all));
+            let at = net.add(&format!("router {number}"), move |life, _| {
+                router(number, all, life)
+            });
             net.connect(at, names, &near).unwrap();
             links += 1;
             routers.push(at);

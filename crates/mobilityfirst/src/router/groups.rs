@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use whimbrel_core::{Guid, PortId, Time};
 use whimbrel_gnrs::{Kind, Lookup, Record};
 
-use super::Router;
+use super::{Router, Timer};
 use crate::chunk::Chunk;
 use crate::links::ChunkToSend;
 use crate::next_hops::Spread;
@@ -191,15 +191,19 @@ impl Router {
         from: Option<PortId>,
     ) -> Result<BTreeSet<Guid>, Unknown> {
         let own = self.names.look_up_own(now, &group).providers;
-        let known = self.names.remembered(now, &group);
         if !self.names.may_ask(now, &group, from) {
             self.effects.counters.lookups_deferred += 1;
             return Err(Unknown::Absent);
         }
-        let records = match (self.names.look_up(now, group), known) {
-            (Lookup::Resolved(answer), _) | (Lookup::Pending, Some(answer)) => answer.providers,
-            (Lookup::Pending, None) => return Err(Unknown::Pending(group)),
-            (Lookup::NotFound | Lookup::Busy, _) => Vec::new(),
+        // While something is sent to it, those that join and leave are known at once.
+        let at = from.map(|from| self.links.source_of(from));
+        if let Some(idle_at) = self.names.follow(now, at, group) {
+            self.timers.set_earlier(Timer::Followed, idle_at);
+        }
+        let records = match self.names.look_up(now, group) {
+            Lookup::Resolved(answer) => answer.providers,
+            Lookup::Pending => return Err(Unknown::Pending(group)),
+            Lookup::NotFound | Lookup::Busy => Vec::new(),
         };
         let records = own.iter().chain(&records);
         let memberships = records.filter(|record| record.kind() == Kind::Membership);

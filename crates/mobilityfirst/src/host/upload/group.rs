@@ -194,7 +194,11 @@ impl GroupPush {
     }
 
     fn must_ask(&mut self, now: Time) -> bool {
-        let pause = if self.is_known { ASK_AGAIN } else { ASK_FIRST };
+        // What all have confirmed ends with the next answer.
+        let pause = match self.is_known && self.outcome().is_none() {
+            true => ASK_AGAIN,
+            false => ASK_FIRST,
+        };
         let is_due = self.asked_at.is_none_or(|at| now.since(at) >= pause);
         if is_due {
             self.asked_at = Some(now);
@@ -305,7 +309,10 @@ impl Uploads {
             verdict: Some(verdict),
             ..Member::default()
         };
-        self.end_group(key, effects);
+        // Who has joined meanwhile?
+        if self.group_of(key).is_some_and(|it| it.outcome().is_some()) {
+            effects.push(Action::AskMembers(key.client));
+        }
     }
 
     /// A member confirms chunks.
