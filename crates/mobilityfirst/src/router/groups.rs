@@ -11,9 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use whimbrel_core::{Guid, PortId, Time};
 use whimbrel_gnrs::{Kind, Lookup, Record};
 
+use super::binding::Binding;
+use super::effects::{Action, Effects};
 use super::{Router, Timer};
 use crate::chunk::Chunk;
-use crate::links::ChunkToSend;
+use crate::links::{ChunkToSend, Links};
 use crate::next_hops::Spread;
 use crate::wire::{
     Control, MAX_LISTED_MEMBERS, MemberList, ServiceId, TransportKind, UpperProtocol,
@@ -53,16 +55,22 @@ impl Router {
         let header = &mut outgoing.chunk.header;
         header.destination_address = Guid::NONE;
         let listed = core::mem::take(&mut header.extensions.members);
-        let placement = match self.believes_list(&outgoing, &listed) {
-            true => Ok(self.place_by_network(&listed)),
-            false => self.place_members(now, &outgoing, &listed),
+        let (links, effects) = (&self.links, &mut self.effects);
+        // Networks in a list are those that another router has looked up; whoever is no router of the
+        // configuration could name anybody.
+        let neighbour = outgoing.from.and_then(|from| links.neighbour(from));
+        let is_router = neighbour.is_some_and(|name| self.sources.believes(&name));
+        let is_believed = is_router && listed.is_placed() && !listed.is_empty();
+        let placement = match is_believed {
+            true => Ok(self.binding.place_by_network(&listed, links)),
+            false => (self.binding).place_members(now, &outgoing, &listed, links, effects),
         };
         let placement = match placement {
             Ok(placement) => placement,
             Err(unknown) => {
                 outgoing.chunk.header.extensions.members = listed;
                 return match unknown {
-                    Unknown::Pending(name) => self.names.wait(name, outgoing),
+                    Unknown::Pending(name) => self.binding.names.wait(name, outgoing),
                     Unknown::Absent => self.store_or_give_up(now, outgoing),
                 };
             }
@@ -81,142 +89,12 @@ impl Router {
             self.forward_to_group(now, outgoing);
             return None;
         };
-        if !self.answers_here(&member) {
+        let here = self.binding.attachments.hops_to(&member, &self.links);
+        if here.best().is_none() {
             return Some(outgoing.for_member(member));
         }
-        let here = self.attachments.hops_to(&member, &self.links);
         self.send_or_store(now, outgoing, &here);
         None
-    }
-
-    /// Networks in a list are those that another router has looked up; whoever is no router of the
-    /// configuration could name anybody.
-    fn believes_list(&self, outgoing: &ChunkToSend, listed: &MemberList) -> bool {
-        let neighbour = outgoing.from.and_then(|from| self.links.neighbour(from));
-        let is_router = neighbour.is_some_and(|name| self.sources.believes(&name));
-        is_router && listed.is_placed() && !listed.is_empty()
-    }
-
-    fn place_by_network(&self, listed: &MemberList) -> Placement {
-        let mut placement = Placement::default();
-        for at in listed.networks() {
-            if at.network == self.config.guid || self.is_host_here(&at.network) {
-                let (here, away): (Vec<Guid>, Vec<Guid>) = at
-                    .members
-                    .iter()
-                    .partition(|member| self.answers_here(member));
-                placement.here.extend(here);
-                placement.away.extend(away);
-                continue;
-            }
-            let towards = self.routes.towards(&at.network, &self.links);
-            match towards.best() {
-                Some(branch) => {
-                    let by_network = placement.ways.entry(branch.port).or_default();
-                    by_network.insert(at.network, at.members.clone());
-                }
-                None => placement.unreachable.extend(&at.members),
-            }
-        }
-        placement
-    }
-
-    /// Looks up the members of a chunk's group and where they are. Who sends a list may choose among them only.
-    fn place_members(
-        &mut self,
-        now: Time,
-        outgoing: &ChunkToSend,
-        listed: &MemberList,
-    ) -> Result<Placement, Unknown> {
-        let header = &outgoing.chunk.header;
-        let source = header.source;
-        let mut members = self.members_of(now, header.destination, outgoing.from)?;
-        members.remove(&source);
-        if !listed.is_empty() {
-            let listed: BTreeSet<Guid> = listed.members().collect();
-            members.retain(|member| listed.contains(member));
-        }
-        let mut placement = Placement::default();
-        let (mut asked, mut pending) = (0, None);
-        for member in members {
-            if self.answers_here(&member) {
-                placement.here.push(member);
-                continue;
-            }
-            if self.attachments.contains(&member) {
-                placement.away.push(member);
-                continue;
-            }
-            let known = self.names.remembered(now, &member);
-            if known.is_none() && asked >= MAX_LOOK_UPS {
-                continue;
-            }
-            let answer = match (self.names.look_up(now, member), known) {
-                (Lookup::Resolved(answer), _) | (Lookup::Pending, Some(answer)) => answer,
-                (Lookup::Pending, None) => {
-                    asked += 1;
-                    pending.get_or_insert(member);
-                    continue;
-                }
-                (Lookup::NotFound | Lookup::Busy, _) => {
-                    placement.away.push(member);
-                    continue;
-                }
-            };
-            let Some(hops) = self.routes.towards_binding(&answer, &self.links) else {
-                placement.away.push(member);
-                continue;
-            };
-            let hops = self.answered_or_first(now, member, hops, Spread::Best);
-            match hops.best() {
-                Some(branch) => {
-                    let network = branch.address.unwrap_or(Guid::NONE);
-                    let by_network = placement.ways.entry(branch.port).or_default();
-                    by_network.entry(network).or_default().push(member);
-                }
-                None => placement.unreachable.push(member),
-            }
-        }
-        match pending {
-            Some(member) => Err(Unknown::Pending(member)),
-            None => Ok(placement),
-        }
-    }
-
-    /// Returns the members of a group, by the name of its memberships.
-    fn members_of(
-        &mut self,
-        now: Time,
-        group: Guid,
-        from: Option<PortId>,
-    ) -> Result<BTreeSet<Guid>, Unknown> {
-        let own = self.names.look_up_own(now, &group).providers;
-        if !self.names.may_ask(now, &group, from) {
-            self.effects.counters.lookups_deferred += 1;
-            return Err(Unknown::Absent);
-        }
-        // While something is sent to it, those that join and leave are known at once.
-        let at = from.map(|from| self.links.source_of(from));
-        if let Some(idle_at) = self.names.follow(now, at, group) {
-            self.timers.set_earlier(Timer::Followed, idle_at);
-        }
-        let records = match self.names.look_up(now, group) {
-            Lookup::Resolved(answer) => answer.providers,
-            Lookup::Pending => return Err(Unknown::Pending(group)),
-            Lookup::NotFound | Lookup::Busy => Vec::new(),
-        };
-        let records = own.iter().chain(&records);
-        let memberships = records.filter(|record| record.kind() == Kind::Membership);
-        let members: BTreeSet<Guid> = memberships.map(Record::holder).collect();
-        match members.is_empty() {
-            true => Err(Unknown::Absent),
-            false => Ok(members),
-        }
-    }
-
-    fn answers_here(&self, member: &Guid) -> bool {
-        let here = self.attachments.hops_to(member, &self.links);
-        here.best().is_some()
     }
 
     fn send_copies(&mut self, now: Time, outgoing: ChunkToSend, placement: Placement) {
@@ -250,7 +128,8 @@ impl Router {
         for member in away {
             // A neighbour that takes it to be here is told where it is.
             if let Some(from) = outgoing.from {
-                self.correct(now, from, member);
+                let (links, effects) = (&self.links, &mut self.effects);
+                self.binding.correct(now, from, member, links, effects);
             }
             let copy = outgoing.clone().for_member(member);
             self.forward(now, copy);
@@ -265,15 +144,138 @@ impl Router {
     /// Tells a host who the members of a group are. If the answer is on its way, the host asks again.
     pub(super) fn answer_members(&mut self, now: Time, from: PortId, group: Guid) {
         let neighbour = self.links.neighbour(from);
-        if !neighbour.is_some_and(|name| self.attachments.is_on(&name, from)) {
-            return self.effects.drop("members-for-a-stranger");
+        let (binding, links, effects) = (&mut self.binding, &self.links, &mut self.effects);
+        if !neighbour.is_some_and(|name| binding.attachments.is_on(&name, from)) {
+            return effects.drop("members-for-a-stranger");
         }
-        let members: Vec<Guid> = match self.members_of(now, group, Some(from)) {
+        let members: Vec<Guid> = match binding.members_of(now, group, Some(from), links, effects) {
             Ok(members) => members.into_iter().take(MAX_LISTED_MEMBERS).collect(),
             Err(Unknown::Absent) => Vec::new(),
             Err(Unknown::Pending(_)) => return,
         };
         self.tell(from, &Control::Members { group, members });
+    }
+}
+
+impl Binding {
+    fn answers_here(&self, member: &Guid, links: &Links) -> bool {
+        self.attachments.hops_to(member, links).best().is_some()
+    }
+
+    fn place_by_network(&self, listed: &MemberList, links: &Links) -> Placement {
+        let mut placement = Placement::default();
+        for at in listed.networks() {
+            if at.network == self.own || self.is_host_here(&at.network, links) {
+                let members = at.members.iter();
+                let (here, away): (Vec<Guid>, Vec<Guid>) =
+                    members.partition(|member| self.answers_here(member, links));
+                placement.here.extend(here);
+                placement.away.extend(away);
+                continue;
+            }
+            match self.routes.towards(&at.network, links).best() {
+                Some(branch) => {
+                    let by_network = placement.ways.entry(branch.port).or_default();
+                    by_network.insert(at.network, at.members.clone());
+                }
+                None => placement.unreachable.extend(&at.members),
+            }
+        }
+        placement
+    }
+
+    /// Looks up the members of a chunk's group and where they are. Who sends a list may choose among them only.
+    fn place_members(
+        &mut self,
+        now: Time,
+        outgoing: &ChunkToSend,
+        listed: &MemberList,
+        links: &Links,
+        effects: &mut Effects,
+    ) -> Result<Placement, Unknown> {
+        let header = &outgoing.chunk.header;
+        let group = header.destination;
+        let mut members = self.members_of(now, group, outgoing.from, links, effects)?;
+        members.remove(&header.source);
+        if !listed.is_empty() {
+            let listed: BTreeSet<Guid> = listed.members().collect();
+            members.retain(|member| listed.contains(member));
+        }
+        let mut placement = Placement::default();
+        let (mut asked, mut pending) = (0, None);
+        for member in members {
+            if self.answers_here(&member, links) {
+                placement.here.push(member);
+                continue;
+            }
+            if self.attachments.contains(&member) {
+                placement.away.push(member);
+                continue;
+            }
+            let known = self.names.remembered(now, &member);
+            if known.is_none() && asked >= MAX_LOOK_UPS {
+                continue;
+            }
+            let answer = match (self.names.look_up(now, member), known) {
+                (Lookup::Resolved(answer), _) | (Lookup::Pending, Some(answer)) => answer,
+                (Lookup::Pending, None) => {
+                    asked += 1;
+                    pending.get_or_insert(member);
+                    continue;
+                }
+                (Lookup::NotFound | Lookup::Busy, _) => {
+                    placement.away.push(member);
+                    continue;
+                }
+            };
+            let Some(hops) = self.routes.towards_binding(&answer, links) else {
+                placement.away.push(member);
+                continue;
+            };
+            let hops = self.answered_or_first(now, member, hops, Spread::Best, links, effects);
+            match hops.best() {
+                Some(branch) => {
+                    let network = branch.address.unwrap_or(Guid::NONE);
+                    let by_network = placement.ways.entry(branch.port).or_default();
+                    by_network.entry(network).or_default().push(member);
+                }
+                None => placement.unreachable.push(member),
+            }
+        }
+        pending.map_or(Ok(placement), |member| Err(Unknown::Pending(member)))
+    }
+
+    /// Returns the members of a group, by the name of its memberships.
+    fn members_of(
+        &mut self,
+        now: Time,
+        group: Guid,
+        from: Option<PortId>,
+        links: &Links,
+        effects: &mut Effects,
+    ) -> Result<BTreeSet<Guid>, Unknown> {
+        let own = self.names.look_up_own(now, &group).providers;
+        if !self.names.may_ask(now, &group, from) {
+            effects.counters.lookups_deferred += 1;
+            return Err(Unknown::Absent);
+        }
+        // While something is sent to it, those that join and leave are known at once.
+        let at = from.map(|from| links.source_of(from));
+        if let Some(idle_at) = self.names.follow(now, at, group) {
+            effects.push(Action::SetEarlier(Timer::Followed, idle_at));
+        }
+        let records = match self.names.look_up(now, group) {
+            Lookup::Resolved(answer) => answer.providers,
+            Lookup::Pending => return Err(Unknown::Pending(group)),
+            Lookup::NotFound | Lookup::Busy => Vec::new(),
+        };
+        let records = own.iter().chain(&records);
+        let memberships = records.filter(|record| record.kind() == Kind::Membership);
+        let members: BTreeSet<Guid> = memberships.map(Record::holder).collect();
+        match members.is_empty() {
+            true => Err(Unknown::Absent),
+            false => Ok(members),
+        }
     }
 }
 

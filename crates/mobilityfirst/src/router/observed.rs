@@ -51,7 +51,7 @@ fn an_observer_answers_a_request_from_its_own_copy() {
     let (client, content) = (name(9), name(7));
     let mut net = Net::new(&[*SOURCE, client]);
     for (guid, port) in [(client, port(2)), (content, port(1))] {
-        assert!(net.with_router(|it, _| it.attachments.insert(guid, port, 1)));
+        assert!(net.with_router(|it, _| it.binding.attachments.insert(guid, port, 1)));
     }
     net.with_router(|it, _| it.set_observer(Box::<Cache>::default()));
     let request = |chunks: ChunkRanges| {

@@ -13,21 +13,11 @@ impl Proxy {
         divisions: &mut Divisions,
         effects: &mut Effects,
     ) -> bool {
-        let mut may = core::mem::take(&mut self.opened);
-        for port in gained {
-            let of_port = (*port, Guid::NONE)..;
-            let here = self.by_port.range(of_port).take_while(|(at, _)| at == port);
-            may.extend(here.map(|(_, destination)| *destination));
-        }
         let mut released = false;
-        // One of each, so that they take turns.
-        let after = (Bound::Excluded(self.turn), Bound::Unbounded);
-        let in_turn = may.range(after).chain(may.range(..=self.turn));
-        for destination in in_turn.copied().collect::<Vec<_>>() {
+        for destination in self.openings.take_ready(gained) {
             if self.release_oldest(now, destination, links, divisions, effects) {
                 released = true;
-                self.turn = destination;
-                self.opened.insert(destination);
+                self.openings.note_served(destination);
             }
         }
         released
@@ -42,7 +32,7 @@ impl Proxy {
         divisions: &mut Divisions,
         effects: &mut Effects,
     ) -> bool {
-        let Some(hops) = self.open.get(&destination) else {
+        let Some(hops) = self.openings.next_hops(&destination) else {
             return false;
         };
         if !hops.iter().any(|branch| links.is_up(branch.port)) {
@@ -118,8 +108,7 @@ impl Proxy {
         links: &mut Links,
         effects: &mut Effects,
     ) {
-        if let Some(carried) = self.lingering_ids.remove(&id) {
-            self.lingering.remove(&carried);
+        if let Some(carried) = self.lingering.take_carried(id) {
             if let [branch] = branches
                 && branch.port == carried.port
             {
