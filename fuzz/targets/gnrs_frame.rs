@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use whimbrel_gnrs::{Admission, Pointer, Record};
+use whimbrel_gnrs::{GroupAdmission, Pointer, Record};
 use whimbrel_gnrs::wire::Frame;
 
 fuzz_target!(|data: &[u8]| {
@@ -10,7 +10,7 @@ fuzz_target!(|data: &[u8]| {
         let mut written = Vec::new();
         frame.encode(&mut written);
     }
-    if let Ok(admission) = Admission::from_bytes(data) {
+    if let Ok(admission) = GroupAdmission::from_bytes(data) {
         assert_eq!(admission.to_bytes(), data);
     }
     if let Ok(record) = Record::parse(data) {

@@ -20,7 +20,7 @@ use whimbrel_core::Guid;
 
 use whimbrel_core::identity::{KeyPair, PublicKey, Signature, SignatureError};
 
-pub use membership::{Admission, MAX_MEMBERS};
+pub use membership::{GroupAdmission, MAX_MEMBERS};
 pub use pointer::Pointer;
 pub use revocation::{MAX_REVOCATION_LIFETIME_MS, VERSION_BOUND, revocation_file};
 

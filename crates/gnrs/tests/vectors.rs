@@ -11,7 +11,7 @@ use std::path::Path;
 use support::{EPOCH, binding, keys, router, said};
 use whimbrel_core::Guid;
 use whimbrel_gnrs::wire::{Code, Frame, Message, Page, RecordBuffer};
-use whimbrel_gnrs::{Address, Admission, Pointer, Record, RecordKey, RecordView, Statement};
+use whimbrel_gnrs::{Address, GroupAdmission, Pointer, Record, RecordKey, RecordView, Statement};
 
 /// Returns the name, frame and meaning of each example in the file.
 fn examples() -> Vec<(&'static str, Vec<u8>, String)> {
@@ -44,7 +44,7 @@ fn examples() -> Vec<(&'static str, Vec<u8>, String)> {
     };
     let films = Record::pointer(&keys(4), &films, &said(4, 60_000, vec![])).unwrap();
     let revoked = Record::revocation(&keys(5), Some(keys(6).guid()), EPOCH).unwrap();
-    let admission = Admission::sign(&keys(7), None, EPOCH + 60_000);
+    let admission = GroupAdmission::sign(&keys(7), None, EPOCH + 60_000);
     let joined = Record::membership(&keys(8), &admission, &said(8, 60_000, vec![])).unwrap();
     let guid = keys(1).guid();
     let mut one = RecordBuffer::default();

@@ -139,7 +139,7 @@ impl Chunk {
     /// Returns the copy of a group's chunk for one member, which it reaches as any host.
     pub(crate) fn for_member(mut self, member: Guid) -> Chunk {
         let header = &mut self.header;
-        header.extensions.group = Some(header.destination);
+        header.extensions.group = Some(Box::new(header.destination));
         header.extensions.members = MemberList::default();
         header.extensions.via = None;
         header.service = header.service.without(ServiceId::MULTICAST);

@@ -8,7 +8,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use proptest::prelude::*;
 use whimbrel_core::{SeededRng, Time};
-use whimbrel_gnrs::{Admission, KeyPair};
+use whimbrel_gnrs::{GroupAdmission, KeyPair};
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
 use whimbrel_mobilityfirst::local::{
@@ -162,7 +162,7 @@ impl World {
 
     fn join(&mut self, member: usize) {
         let until = WALL.unix_millis(self.net.now()) + 86_400_000;
-        let admission = Admission::sign(&KeyPair::from_secret(&GROUP), None, until);
+        let admission = GroupAdmission::sign(&KeyPair::from_secret(&GROUP), None, until);
         self.request(
             member,
             LocalRequest::Join {
@@ -176,7 +176,7 @@ impl World {
     }
 
     fn leave(&mut self, member: usize) {
-        let admission = Admission::sign(&KeyPair::from_secret(&GROUP), None, u64::MAX);
+        let admission = GroupAdmission::sign(&KeyPair::from_secret(&GROUP), None, u64::MAX);
         self.request(
             member,
             LocalRequest::Join {

@@ -9,7 +9,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use whimbrel_core::identity::KeyPair;
 use whimbrel_core::{Guid, GuidPrefix};
-use whimbrel_gnrs::{Admission, Record};
+use whimbrel_gnrs::{GroupAdmission, Record};
 use whimbrel_mobilityfirst::chunk::{Chunk, Message};
 use whimbrel_mobilityfirst::local::{
     AcceptOffer, ContentOffer, Get, LocalEvent, LocalRequest, OfferId, OfferVerdict, Publish,
@@ -151,7 +151,7 @@ fn grouped() -> Chunk {
 /// The copy for one of them that is away.
 fn for_member() -> Chunk {
     let mut chunk = data();
-    chunk.header.extensions.group = Some(Record::group_of(&CLIENT));
+    chunk.header.extensions.group = Some(Box::new(Record::group_of(&CLIENT)));
     chunk
 }
 
@@ -565,7 +565,7 @@ fn local_requests() -> Vec<(&'static str, LocalRequest)> {
         (
             "join",
             LocalRequest::Join {
-                admission: Admission::sign(
+                admission: GroupAdmission::sign(
                     &KeyPair::from_secret(&[7; 32]),
                     None,
                     1_800_000_000_000,

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use whimbrel_core::Guid;
 use whimbrel_core::units::Span;
-use whimbrel_gnrs::Admission;
+use whimbrel_gnrs::GroupAdmission;
 use whimbrel_keychain::small_file;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 use whimbrel_mobilityfirst::wire::ControlCode;
@@ -49,7 +49,7 @@ pub(crate) enum GroupCommand {
         key: PathBuf,
         /// The host's name, or "anyone"
         #[arg(value_name = "NAME|anyone", value_parser = admitted)]
-        member: Admitted,
+        member: AdmittedHost,
         /// How long it is valid
         #[arg(long, value_name = "DURATION", default_value = "365 d", value_parser = Span::with_unit)]
         lifetime: Span,
@@ -75,7 +75,7 @@ pub(crate) enum GroupCommand {
         #[arg(value_name = "GROUP", value_parser = group)]
         group: Guid,
         #[command(flatten)]
-        asking: Asking,
+        asking: GroupAsking,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -89,12 +89,12 @@ pub(crate) struct Joining {
     #[arg(value_name = "ADMISSION")]
     admission: String,
     #[command(flatten)]
-    asking: Asking,
+    asking: GroupAsking,
 }
 
 /// The host, and the patience.
 #[derive(Args, Debug)]
-pub(crate) struct Asking {
+pub(crate) struct GroupAsking {
     #[command(flatten)]
     access: HostAccess,
     /// Give up after this long
@@ -104,12 +104,12 @@ pub(crate) struct Asking {
 
 /// Who may join.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Admitted(Option<Guid>);
+pub(crate) struct AdmittedHost(Option<Guid>);
 
-fn admitted(text: &str) -> Result<Admitted, whimbrel_node::directory::ResolveError> {
+fn admitted(text: &str) -> Result<AdmittedHost, whimbrel_node::directory::ResolveError> {
     match text {
-        "anyone" => Ok(Admitted(None)),
-        name => directory::name(name).map(|name| Admitted(Some(name))),
+        "anyone" => Ok(AdmittedHost(None)),
+        name => directory::name(name).map(|name| AdmittedHost(Some(name))),
     }
 }
 
@@ -123,22 +123,22 @@ pub(crate) const GROUP_WORD: &str = "group:";
 
 /// Whom a content or a message is for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Receiver {
+pub(crate) struct PushReceiver {
     pub(crate) name: Guid,
     pub(crate) is_group: bool,
 }
 
 /// Reads a receiver as people type it: a name or an alias, after "group:" that of a group.
-pub(crate) fn receiver(text: &str) -> Result<Receiver, whimbrel_node::directory::ResolveError> {
-    Ok(Receiver {
+pub(crate) fn receiver(text: &str) -> Result<PushReceiver, whimbrel_node::directory::ResolveError> {
+    Ok(PushReceiver {
         name: group(text)?,
         is_group: text.starts_with(GROUP_WORD),
     })
 }
 
 /// Reads an admission, or the file that holds it.
-pub(crate) fn admission(text: &str) -> Result<Admission, Failure> {
-    let text = match text.parse::<Admission>() {
+pub(crate) fn admission(text: &str) -> Result<GroupAdmission, Failure> {
+    let text = match text.parse::<GroupAdmission>() {
         Ok(admission) => return Ok(admission),
         Err(_) => small_file::read_text(Path::new(text)).map_err(|error| {
             let path = path_line(Path::new(text));
@@ -146,8 +146,8 @@ pub(crate) fn admission(text: &str) -> Result<Admission, Failure> {
             Failure::new(Exit::Usage, text)
         })?,
     };
-    let admission = text.trim().parse::<Admission>().ok();
-    admission.filter(Admission::is_signed).ok_or_else(|| {
+    let admission = text.trim().parse::<GroupAdmission>().ok();
+    admission.filter(GroupAdmission::is_signed).ok_or_else(|| {
         let text = "the file holds no admission that a group has signed (whimbrel group admit)";
         Failure::new(Exit::Usage, text)
     })
@@ -179,10 +179,10 @@ pub(crate) fn run(command: GroupCommand) -> Outcome {
     }
 }
 
-fn admit(key: &Path, member: Admitted, lifetime: Duration, output: Option<&Path>) -> Outcome {
+fn admit(key: &Path, member: AdmittedHost, lifetime: Duration, output: Option<&Path>) -> Outcome {
     let keys = keys::load(key)?;
     let expires_ms = unix_ms().saturating_add(lifetime.as_millis() as u64);
-    let admission = Admission::sign(&keys, member.0, expires_ms);
+    let admission = GroupAdmission::sign(&keys, member.0, expires_ms);
     match output {
         None => out(&format!("{admission}\n")),
         Some(path) => {
@@ -195,7 +195,7 @@ fn admit(key: &Path, member: Admitted, lifetime: Duration, output: Option<&Path>
 
 /// Asks the host, and waits for what `answer` returns.
 fn ask<T>(
-    asking: &Asking,
+    asking: &GroupAsking,
     request: &LocalRequest,
     again: bool,
     mut answer: impl FnMut(LocalEvent) -> Option<T>,
@@ -252,7 +252,7 @@ fn join(joining: Joining, is_on: bool) -> Outcome {
     Err(Failure::new(Exit::Other, text))
 }
 
-fn members(group: Guid, asking: Asking, json: bool) -> Outcome {
+fn members(group: Guid, asking: GroupAsking, json: bool) -> Outcome {
     let request = LocalRequest::Members {
         request: QUESTION,
         group,

@@ -16,7 +16,7 @@ use whimbrel_node::shelf::Shelf;
 use whimbrel_node::wait::Wait;
 
 use super::access::{no_host, reach};
-use super::group::{Receiver, receiver};
+use super::group::{PushReceiver, receiver};
 use super::serve::shelve;
 use super::transfer::TransferArguments;
 use super::waiting::ToldWait;
@@ -32,7 +32,7 @@ pub(crate) struct PushArguments {
     /// The receiver: the name of a host, as its `whimbrel inbox` prints it, or an alias (`whimbrel names`).
     /// After "group:" the name or alias of a group: each member gets it
     #[arg(long, value_name = "NAME|group:NAME", value_parser = receiver)]
-    to: Receiver,
+    to: PushReceiver,
     /// Wait until the receiver has it; by default the command ends when the network has taken everything
     #[arg(long)]
     wait: bool,
@@ -321,7 +321,7 @@ impl PushReport<'_> {
                 }
                 SendState::Taken | SendState::Kept if self.is_for_group && progress.stored > 0 => {
                     self.say(&format!(
-                        "{what}: {length} bytes, the network has them: no member is there, or all are away, and they get them when they come"
+                        "{what}: {length} bytes, the network has them, and stores them for members that are away"
                     ));
                     continue;
                 }

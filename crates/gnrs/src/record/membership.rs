@@ -23,7 +23,7 @@ pub const MAX_MEMBERS: usize = 1024;
 
 /// A group's statement that a host, or any host, may join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Admission {
+pub struct GroupAdmission {
     /// The group's key, whose hash is its name.
     pub group: PublicKey,
     /// The host; `None` for anyone.
@@ -34,14 +34,14 @@ pub struct Admission {
     pub signature: Signature,
 }
 
-impl Admission {
+impl GroupAdmission {
     /// Size of the encoding, in bytes.
     pub const LEN: usize = PublicKey::LEN + Guid::LEN + 8 + Signature::LEN;
 
     /// Signs an admission with a group's key.
-    pub fn sign(keys: &KeyPair, member: Option<Guid>, expires_ms: u64) -> Admission {
+    pub fn sign(keys: &KeyPair, member: Option<Guid>, expires_ms: u64) -> GroupAdmission {
         let said = statement(member, expires_ms);
-        Admission {
+        GroupAdmission {
             group: keys.public(),
             member,
             expires_ms,
@@ -69,24 +69,24 @@ impl Admission {
     }
 
     /// Returns the encoding.
-    pub fn to_bytes(&self) -> [u8; Admission::LEN] {
-        let mut out = Vec::with_capacity(Admission::LEN);
+    pub fn to_bytes(&self) -> [u8; GroupAdmission::LEN] {
+        let mut out = Vec::with_capacity(GroupAdmission::LEN);
         out.extend(self.group.0);
         out.extend(self.member.unwrap_or(Guid::NONE).0);
         out.extend(self.expires_ms.to_be_bytes());
         out.extend(self.signature.0);
-        out.try_into().unwrap_or([0; Admission::LEN])
+        out.try_into().unwrap_or([0; GroupAdmission::LEN])
     }
 
     /// Decodes exactly these bytes. Does not verify the signature.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Admission, DecodeError> {
+    pub fn from_bytes(bytes: &[u8]) -> Result<GroupAdmission, DecodeError> {
         let too_short = DecodeError::Length { len: bytes.len() };
-        let whole: &[u8; Admission::LEN] = bytes.try_into().map_err(|_| too_short)?;
+        let whole: &[u8; GroupAdmission::LEN] = bytes.try_into().map_err(|_| too_short)?;
         let (group, rest) = whole.split_at(PublicKey::LEN);
         let (member, rest) = rest.split_at(Guid::LEN);
         let (expires, signature) = rest.split_at(8);
         let member = Guid::from_slice(member).ok_or(too_short)?;
-        Ok(Admission {
+        Ok(GroupAdmission {
             group: PublicKey(group.try_into().map_err(|_| too_short)?),
             member: Some(member).filter(|member| !member.is_none()),
             expires_ms: u64::from_be_bytes(expires.try_into().map_err(|_| too_short)?),
@@ -96,7 +96,7 @@ impl Admission {
 }
 
 /// As people pass it on: hexadecimal digits.
-impl fmt::Display for Admission {
+impl fmt::Display for GroupAdmission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.to_bytes()
             .iter()
@@ -104,15 +104,15 @@ impl fmt::Display for Admission {
     }
 }
 
-impl FromStr for Admission {
+impl FromStr for GroupAdmission {
     type Err = DecodeError;
 
-    fn from_str(text: &str) -> Result<Admission, DecodeError> {
+    fn from_str(text: &str) -> Result<GroupAdmission, DecodeError> {
         let fault = DecodeError::Length {
             len: text.len() / 2,
         };
         let digits = text.as_bytes();
-        if digits.len() != 2 * Admission::LEN {
+        if digits.len() != 2 * GroupAdmission::LEN {
             return Err(fault);
         }
         let value = |digit: &u8| char::from(*digit).to_digit(16).ok_or(fault);
@@ -120,7 +120,7 @@ impl FromStr for Admission {
         let bytes: Vec<u8> = pairs
             .map(|pair| Ok((value(&pair[0])? * 16 + value(&pair[1])?) as u8))
             .collect::<Result<_, DecodeError>>()?;
-        Admission::from_bytes(&bytes)
+        GroupAdmission::from_bytes(&bytes)
     }
 }
 
@@ -142,7 +142,7 @@ impl Record {
     /// no addresses: the binding of the member has them.
     pub fn membership(
         keys: &KeyPair,
-        admission: &Admission,
+        admission: &GroupAdmission,
         statement: &Statement,
     ) -> Result<Record, StatementError> {
         if !statement.addresses.is_empty() {
@@ -163,7 +163,7 @@ impl Record {
 
 impl<B: AsRef<[u8]>> Record<B> {
     /// Returns the admission that a membership carries; `None` of another kind.
-    pub fn as_admission(&self) -> Option<Admission> {
+    pub fn as_admission(&self) -> Option<GroupAdmission> {
         if self.kind() != Kind::Membership {
             return None;
         }
@@ -173,7 +173,7 @@ impl<B: AsRef<[u8]>> Record<B> {
             [FOR_MEMBER] => Some(self.key().guid()),
             _ => return None,
         };
-        Some(Admission {
+        Some(GroupAdmission {
             group: PublicKey(self.array(FIXED_LEN)),
             member,
             expires_ms: u64::from_be_bytes(self.array(at + 1)),
@@ -216,8 +216,8 @@ mod tests {
         #[test]
         fn a_membership_round_trips_with_its_admission(secret: [u8; 32], is_open: bool, removed: bool) {
             let (group, host) = (keys(1), KeyPair::from_secret(&secret));
-            let admission = Admission::sign(&group, (!is_open).then(|| host.guid()), LATER);
-            prop_assert_eq!(Admission::from_bytes(&admission.to_bytes()), Ok(admission));
+            let admission = GroupAdmission::sign(&group, (!is_open).then(|| host.guid()), LATER);
+            prop_assert_eq!(GroupAdmission::from_bytes(&admission.to_bytes()), Ok(admission));
             prop_assert_eq!(admission.to_string().parse(), Ok(admission));
             prop_assert!(admission.admits(&host.guid(), NOW));
             prop_assert!(!admission.admits(&host.guid(), LATER));
@@ -233,28 +233,28 @@ mod tests {
 
         #[test]
         fn any_bytes_are_an_admission_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = Admission::from_bytes(&bytes);
+            let _ = GroupAdmission::from_bytes(&bytes);
         }
     }
 
     #[test]
     fn who_is_not_admitted_is_no_member() {
         let (group, host, other) = (keys(1), keys(2), keys(3));
-        let refused = |keys: &KeyPair, admission: &Admission| {
+        let refused = |keys: &KeyPair, admission: &GroupAdmission| {
             let record = Record::membership(keys, admission, &said()).unwrap();
             record.verify(NOW)
         };
-        let own = Admission::sign(&group, Some(host.guid()), LATER);
+        let own = GroupAdmission::sign(&group, Some(host.guid()), LATER);
         assert_eq!(refused(&host, &own), Ok(()));
         assert_eq!(refused(&other, &own), Err(VerifyError::NotAdmitted));
         // Another key signs for the group.
-        let forged = Admission {
+        let forged = GroupAdmission {
             group: group.public(),
-            ..Admission::sign(&other, None, LATER)
+            ..GroupAdmission::sign(&other, None, LATER)
         };
         assert_eq!(refused(&host, &forged), Err(VerifyError::NotAdmitted));
         // The record would outlast its admission.
-        let short = Admission::sign(&group, None, NOW + 1_000);
+        let short = GroupAdmission::sign(&group, None, NOW + 1_000);
         assert_eq!(refused(&host, &short), Err(VerifyError::NotAdmitted));
         // An admission is not for another group.
         let mut moved = Record::membership(&host, &own, &said())

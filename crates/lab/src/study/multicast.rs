@@ -14,7 +14,7 @@ const EACH: &str = "to each";
 const UPLINK: &str = "links.uplink.forward";
 
 /// All runs of a setting.
-struct Cell<'a> {
+struct Reception<'a> {
     way: &'a str,
     receivers: &'a str,
     loss: &'a str,
@@ -22,7 +22,7 @@ struct Cell<'a> {
     runs: Vec<Run>,
 }
 
-impl Cell<'_> {
+impl Reception<'_> {
     fn mean(&self, of: impl Fn(&Run) -> f64) -> f64 {
         self.runs.iter().map(of).sum::<f64>() / self.runs.len() as f64
     }
@@ -86,8 +86,8 @@ pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<Stud
     };
     let runs = run_settings(&scenario, input, progress, title)?;
     let cells = places.into_iter().zip(runs);
-    let cells: Vec<Cell<'_>> = cells
-        .map(|((way, receivers, loss), runs)| Cell {
+    let cells: Vec<Reception<'_>> = cells
+        .map(|((way, receivers, loss), runs)| Reception {
             way,
             receivers,
             loss,
@@ -112,12 +112,16 @@ fn size_of(runs: &[Run]) -> f64 {
         .fold(1.0, f64::max)
 }
 
-fn compared(input: &StudyInput<'_>, cells: &[Cell<'_>]) -> Result<Vec<Comparison>, LabError> {
+fn compared(input: &StudyInput<'_>, cells: &[Reception<'_>]) -> Result<Vec<Comparison>, LabError> {
     let at = |way: &str, receivers: &str| {
         let mut cells = cells.iter();
         cells.find(|it| (it.way, it.receivers, it.loss) == (way, receivers, "1 %"))
     };
-    let (Some(one), Some(all)) = (at(GROUP, "1"), at(GROUP, "100")) else {
+    let counts = cells
+        .iter()
+        .filter_map(|it| it.receivers.parse::<u32>().ok());
+    let most = counts.max().unwrap_or(1).to_string();
+    let (Some(one), Some(all)) = (at(GROUP, "1"), at(GROUP, &most)) else {
         return Ok(Vec::new());
     };
     let mut measured = vec![
@@ -125,7 +129,7 @@ fn compared(input: &StudyInput<'_>, cells: &[Cell<'_>]) -> Result<Vec<Comparison
         ("octets", all.busiest()),
         ("last", all.times().1 / one.times().1),
     ];
-    if let Some(each) = at(EACH, "100") {
+    if let Some(each) = at(EACH, &most) {
         measured.push(("each", each.times().1 / all.times().1));
     }
     let mut compared = Vec::new();
@@ -139,8 +143,8 @@ fn compared(input: &StudyInput<'_>, cells: &[Cell<'_>]) -> Result<Vec<Comparison
     Ok(compared)
 }
 
-fn table(cells: &[Cell<'_>]) -> Table {
-    let row = |cell: &Cell<'_>| {
+fn table(cells: &[Reception<'_>]) -> Table {
+    let row = |cell: &Reception<'_>| {
         let (median, last) = cell.times();
         vec![
             cell.way.to_owned(),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use core::time::Duration;
 use whimbrel_core::{Guid, PortId, Time, WallClock};
-use whimbrel_gnrs::{Address, Admission, KeyPair, Record, Statement};
+use whimbrel_gnrs::{Address, GroupAdmission, KeyPair, Record, Statement};
 
 use super::catalogue::Catalogue;
 use super::clocks::{ClockDifference, Clocks};
@@ -450,7 +450,7 @@ impl Registration {
     pub(super) fn set_membership(
         &mut self,
         app: App,
-        admission: Admission,
+        admission: GroupAdmission,
         is_on: bool,
         effects: &mut Effects,
     ) {

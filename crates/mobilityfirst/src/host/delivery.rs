@@ -152,7 +152,7 @@ impl Host {
         header.extensions.offer = ready.offer;
         header.extensions.lifetime_ms = treatment.lifetime_ms;
         header.extensions.nack_timeout_ms = ready.nack_timeout_ms;
-        header.extensions.group = ready.group;
+        header.extensions.group = ready.group.map(Box::new);
         header.extensions.members = MemberList::unplaced(ready.members);
         header.extensions.delegate =
             ready.way == Way::Uplink && self.uploads.delegates(&ready.data.content);

@@ -111,7 +111,8 @@ impl OfferedContents {
         };
         if !self.waiting.contains_key(&id) {
             // What is for a group is signed for the group.
-            let receiver = header.extensions.group.unwrap_or(header.destination);
+            let receiver = header.extensions.group.as_deref().copied();
+            let receiver = receiver.unwrap_or(header.destination);
             if !self.check(now, &id, receiver, &data, &signed) {
                 effects.drop("false-offer");
                 return true;

@@ -7,7 +7,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use whimbrel_core::{Guid, Time};
-use whimbrel_gnrs::{Admission, KeyPair, Record, Statement, StatementError};
+use whimbrel_gnrs::{GroupAdmission, KeyPair, Record, Statement, StatementError};
 
 use super::effects::{Action, Effects};
 use super::{App, Host, Way};
@@ -25,7 +25,7 @@ pub(super) const RENEWAL: Duration = Duration::from_secs(600);
 
 #[derive(Debug)]
 struct Membership {
-    admission: Admission,
+    admission: GroupAdmission,
     // Programs that are told the outcome.
     apps: BTreeSet<App>,
     is_over: bool,
@@ -33,7 +33,7 @@ struct Membership {
 
 /// A program that has asked for the members of a group.
 #[derive(Clone, Copy, Debug)]
-struct Question {
+struct MembersQuestion {
     app: App,
     request: u32,
     group: Guid,
@@ -43,12 +43,12 @@ struct Question {
 #[derive(Debug, Default)]
 pub(super) struct Memberships {
     by_group: BTreeMap<Guid, Membership>,
-    questions: VecDeque<Question>,
+    questions: VecDeque<MembersQuestion>,
 }
 
 impl Memberships {
     /// Joins or leaves a group. Returns the name of its memberships; `None` if there are too many.
-    pub(super) fn set(&mut self, app: App, admission: Admission, is_on: bool) -> Option<Guid> {
+    pub(super) fn set(&mut self, app: App, admission: GroupAdmission, is_on: bool) -> Option<Guid> {
         let group = Record::group_of(&admission.group_name());
         if self.by_group.len() >= MAX_GROUPS && !self.by_group.contains_key(&group) {
             return None;
@@ -116,8 +116,8 @@ impl Memberships {
         }
     }
 
-    fn ask(&mut self, question: Question) {
-        let same = |it: &Question| (it.app, it.request) == (question.app, question.request);
+    fn ask(&mut self, question: MembersQuestion) {
+        let same = |it: &MembersQuestion| (it.app, it.request) == (question.app, question.request);
         self.questions.retain(|it| !same(it));
         if self.questions.len() >= MAX_QUESTIONS {
             self.questions.pop_front();
@@ -125,7 +125,7 @@ impl Memberships {
         self.questions.push_back(question);
     }
 
-    fn take_questions(&mut self, group: &Guid) -> Vec<Question> {
+    fn take_questions(&mut self, group: &Guid) -> Vec<MembersQuestion> {
         let (about, others) = self.questions.iter().partition(|it| it.group == *group);
         self.questions = others;
         about.into()
@@ -140,7 +140,13 @@ struct MembersReport<'a> {
 
 impl Host {
     /// A program joins or leaves a group with its host.
-    pub(super) fn join_group(&mut self, now: Time, app: App, admission: Admission, is_on: bool) {
+    pub(super) fn join_group(
+        &mut self,
+        now: Time,
+        app: App,
+        admission: GroupAdmission,
+        is_on: bool,
+    ) {
         let content = admission.group_name();
         let has_ended = admission.expires_ms <= self.registration.own_millis(now);
         let admits = admission.member.is_none_or(|member| member == self.guid);
@@ -160,7 +166,7 @@ impl Host {
     /// A program asks for the members of a group.
     pub(super) fn ask_for_members(&mut self, app: App, request: u32, name: &Guid) {
         let group = Record::group_of(name);
-        let question = Question {
+        let question = MembersQuestion {
             app,
             request,
             group,
@@ -202,7 +208,7 @@ mod tests {
             KeyPair::from_secret(&[1; 32]),
             KeyPair::from_secret(&[2; 32]),
         );
-        let admission = Admission::sign(&group, None, NOW + 3_600_000);
+        let admission = GroupAdmission::sign(&group, None, NOW + 3_600_000);
         let mut memberships = Memberships::default();
         let name = memberships.set(App::Inner(1), admission, true).unwrap();
         assert_eq!(name, Record::group_of(&group.guid()));
@@ -222,7 +228,7 @@ mod tests {
         let mut joined = 0;
         for secret in 10..110 {
             let group = KeyPair::from_secret(&[secret; 32]);
-            let admission = Admission::sign(&group, None, NOW + 1);
+            let admission = GroupAdmission::sign(&group, None, NOW + 1);
             joined += usize::from(memberships.set(App::Inner(1), admission, true).is_some());
         }
         assert_eq!(joined, MAX_GROUPS);

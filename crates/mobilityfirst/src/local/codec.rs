@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use whimbrel_core::{Guid, GuidPrefix};
-use whimbrel_gnrs::Admission;
+use whimbrel_gnrs::GroupAdmission;
 
 use super::delivery::{put_accept, put_publish, read_publish};
 use super::{
@@ -184,7 +184,7 @@ impl LocalRequest {
             },
             20 => LocalRequest::Join {
                 is_on: flag(reader.u8()?)?,
-                admission: Admission::from_bytes(reader.take(Admission::LEN)?)
+                admission: GroupAdmission::from_bytes(reader.take(GroupAdmission::LEN)?)
                     .map_err(|_| WireError::Invalid("admission"))?,
             },
             21 => LocalRequest::Members {

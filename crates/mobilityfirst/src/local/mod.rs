@@ -12,7 +12,7 @@ mod version;
 use bytes::Bytes;
 use whimbrel_content::Verified;
 use whimbrel_core::{Guid, GuidPrefix};
-use whimbrel_gnrs::Admission;
+use whimbrel_gnrs::GroupAdmission;
 
 use crate::wire::{ContentKind, ControlCode, codes};
 pub use delivery::{AcceptOffer, ContentOffer, OfferId, OfferVerdict, SendContent, SendState};
@@ -129,7 +129,7 @@ pub enum LocalRequest {
     /// [`LocalEvent::Published`] tells the outcome, with the group's name.
     Join {
         /// By which the group lets it in.
-        admission: Admission,
+        admission: GroupAdmission,
         /// True to join.
         is_on: bool,
     },

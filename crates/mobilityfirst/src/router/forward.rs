@@ -399,7 +399,11 @@ impl Router {
         why: Failure,
     ) {
         if outgoing.chunk.header.is_for_group() {
-            return self.forward_to_group(now, outgoing);
+            return match why {
+                Failure::NotFound => self.forward_to_group(now, outgoing),
+                // The name service is away: it is not asked again for each chunk.
+                _ => self.store_or_give_up(now, outgoing),
+            };
         }
         let (links, effects) = (&self.links, &mut self.effects);
         let binding = &mut self.binding;

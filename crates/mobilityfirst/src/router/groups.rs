@@ -26,7 +26,7 @@ const MAX_LOOK_UPS: usize = 256;
 
 /// The members that a chunk is for, by the way to them.
 #[derive(Debug, Default)]
-struct Placement {
+struct GroupBranches {
     // Attached here.
     here: Vec<Guid>,
     // By the port that leads to them, and their network.
@@ -39,7 +39,7 @@ struct Placement {
 
 /// Why the members of a group are not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unknown {
+enum MembersUnknown {
     /// The answer about this name is on its way.
     Pending(Guid),
     /// There are none, or the name service does not say.
@@ -61,21 +61,21 @@ impl Router {
         let neighbour = outgoing.from.and_then(|from| links.neighbour(from));
         let is_router = neighbour.is_some_and(|name| self.sources.believes(&name));
         let is_believed = is_router && listed.is_placed() && !listed.is_empty();
-        let placement = match is_believed {
+        let branches = match is_believed {
             true => Ok(self.binding.place_by_network(&listed, links)),
             false => (self.binding).place_members(now, &outgoing, &listed, links, effects),
         };
-        let placement = match placement {
-            Ok(placement) => placement,
+        let branches = match branches {
+            Ok(branches) => branches,
             Err(unknown) => {
                 outgoing.chunk.header.extensions.members = listed;
                 return match unknown {
-                    Unknown::Pending(name) => self.binding.names.wait(name, outgoing),
-                    Unknown::Absent => self.store_or_give_up(now, outgoing),
+                    MembersUnknown::Pending(name) => self.binding.names.wait(name, outgoing),
+                    MembersUnknown::Absent => self.store_or_give_up(now, outgoing),
                 };
             }
         };
-        self.send_copies(now, outgoing, placement);
+        self.send_copies(now, outgoing, branches);
     }
 
     /// Forwards a chunk for a group, or for a member that is attached here. Returns the copy for a member that
@@ -97,13 +97,13 @@ impl Router {
         None
     }
 
-    fn send_copies(&mut self, now: Time, outgoing: ChunkToSend, placement: Placement) {
-        let Placement {
+    fn send_copies(&mut self, now: Time, outgoing: ChunkToSend, branches: GroupBranches) {
+        let GroupBranches {
             here,
             ways,
             unreachable,
             away,
-        } = placement;
+        } = branches;
         let copies = here.len() + away.len() + ways.len();
         if copies == 0 && unreachable.is_empty() {
             // A group of its own source alone.
@@ -150,8 +150,8 @@ impl Router {
         }
         let members: Vec<Guid> = match binding.members_of(now, group, Some(from), links, effects) {
             Ok(members) => members.into_iter().take(MAX_LISTED_MEMBERS).collect(),
-            Err(Unknown::Absent) => Vec::new(),
-            Err(Unknown::Pending(_)) => return,
+            Err(MembersUnknown::Absent) => Vec::new(),
+            Err(MembersUnknown::Pending(_)) => return,
         };
         self.tell(from, &Control::Members { group, members });
     }
@@ -162,26 +162,26 @@ impl Binding {
         self.attachments.hops_to(member, links).best().is_some()
     }
 
-    fn place_by_network(&self, listed: &MemberList, links: &Links) -> Placement {
-        let mut placement = Placement::default();
+    fn place_by_network(&self, listed: &MemberList, links: &Links) -> GroupBranches {
+        let mut branches = GroupBranches::default();
         for at in listed.networks() {
             if at.network == self.own || self.is_host_here(&at.network, links) {
                 let members = at.members.iter();
                 let (here, away): (Vec<Guid>, Vec<Guid>) =
                     members.partition(|member| self.answers_here(member, links));
-                placement.here.extend(here);
-                placement.away.extend(away);
+                branches.here.extend(here);
+                branches.away.extend(away);
                 continue;
             }
             match self.routes.towards(&at.network, links).best() {
                 Some(branch) => {
-                    let by_network = placement.ways.entry(branch.port).or_default();
+                    let by_network = branches.ways.entry(branch.port).or_default();
                     by_network.insert(at.network, at.members.clone());
                 }
-                None => placement.unreachable.extend(&at.members),
+                None => branches.unreachable.extend(&at.members),
             }
         }
-        placement
+        branches
     }
 
     /// Looks up the members of a chunk's group and where they are. Who sends a list may choose among them only.
@@ -192,7 +192,7 @@ impl Binding {
         listed: &MemberList,
         links: &Links,
         effects: &mut Effects,
-    ) -> Result<Placement, Unknown> {
+    ) -> Result<GroupBranches, MembersUnknown> {
         let header = &outgoing.chunk.header;
         let group = header.destination;
         let mut members = self.members_of(now, group, outgoing.from, links, effects)?;
@@ -201,15 +201,15 @@ impl Binding {
             let listed: BTreeSet<Guid> = listed.members().collect();
             members.retain(|member| listed.contains(member));
         }
-        let mut placement = Placement::default();
+        let mut branches = GroupBranches::default();
         let (mut asked, mut pending) = (0, None);
         for member in members {
             if self.answers_here(&member, links) {
-                placement.here.push(member);
+                branches.here.push(member);
                 continue;
             }
             if self.attachments.contains(&member) {
-                placement.away.push(member);
+                branches.away.push(member);
                 continue;
             }
             let known = self.names.remembered(now, &member);
@@ -224,25 +224,25 @@ impl Binding {
                     continue;
                 }
                 (Lookup::NotFound | Lookup::Busy, _) => {
-                    placement.away.push(member);
+                    branches.away.push(member);
                     continue;
                 }
             };
             let Some(hops) = self.routes.towards_binding(&answer, links) else {
-                placement.away.push(member);
+                branches.away.push(member);
                 continue;
             };
             let hops = self.answered_or_first(now, member, hops, Spread::Best, links, effects);
             match hops.best() {
                 Some(branch) => {
                     let network = branch.address.unwrap_or(Guid::NONE);
-                    let by_network = placement.ways.entry(branch.port).or_default();
+                    let by_network = branches.ways.entry(branch.port).or_default();
                     by_network.entry(network).or_default().push(member);
                 }
-                None => placement.unreachable.push(member),
+                None => branches.unreachable.push(member),
             }
         }
-        pending.map_or(Ok(placement), |member| Err(Unknown::Pending(member)))
+        pending.map_or(Ok(branches), |member| Err(MembersUnknown::Pending(member)))
     }
 
     /// Returns the members of a group, by the name of its memberships.
@@ -253,11 +253,11 @@ impl Binding {
         from: Option<PortId>,
         links: &Links,
         effects: &mut Effects,
-    ) -> Result<BTreeSet<Guid>, Unknown> {
+    ) -> Result<BTreeSet<Guid>, MembersUnknown> {
         let own = self.names.look_up_own(now, &group).providers;
         if !self.names.may_ask(now, &group, from) {
             effects.counters.lookups_deferred += 1;
-            return Err(Unknown::Absent);
+            return Err(MembersUnknown::Absent);
         }
         // While something is sent to it, those that join and leave are known at once.
         let at = from.map(|from| links.source_of(from));
@@ -266,14 +266,14 @@ impl Binding {
         }
         let records = match self.names.look_up(now, group) {
             Lookup::Resolved(answer) => answer.providers,
-            Lookup::Pending => return Err(Unknown::Pending(group)),
+            Lookup::Pending => return Err(MembersUnknown::Pending(group)),
             Lookup::NotFound | Lookup::Busy => Vec::new(),
         };
         let records = own.iter().chain(&records);
         let memberships = records.filter(|record| record.kind() == Kind::Membership);
         let members: BTreeSet<Guid> = memberships.map(Record::holder).collect();
         match members.is_empty() {
-            true => Err(Unknown::Absent),
+            true => Err(MembersUnknown::Absent),
             false => Ok(members),
         }
     }
@@ -296,5 +296,65 @@ impl ChunkToSend {
             from: None,
             ..self
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::super::hostile::name;
+    use super::super::tests::{Net, SOURCE, data, join, port};
+    use super::*;
+
+    /// Sends a chunk for a group, whose only member is at port 2, with this list.
+    fn send(list: MemberList) -> Net {
+        let mut net = Net::new(&[*SOURCE, name(3), name(4)]);
+        let group = join(&mut net, &[2]);
+        net.with_router(|it, _| {
+            let attachments = &mut it.binding.attachments;
+            assert!(attachments.insert(name(8), port(3), 1));
+        });
+        let mut chunk = data(ServiceId::MULTICAST, group, 5, 1_000);
+        chunk.header.extensions.members = list;
+        net.send(1, chunk);
+        net.run(Duration::from_secs(1));
+        net
+    }
+
+    #[test]
+    fn a_list_of_a_stranger_reaches_members_only() {
+        let member = whimbrel_gnrs::KeyPair::from_secret(&[72; 32]).guid();
+        let placed = |network| {
+            let by_network = BTreeMap::from([(network, vec![member, name(8)])]);
+            MemberList::of(by_network).remove(0)
+        };
+        let own = send(MemberList::default()).router().guid();
+        let unplaced = MemberList::unplaced([member, name(8)]);
+        for list in [
+            MemberList::default(),
+            unplaced,
+            placed(own),
+            placed(name(4)),
+        ] {
+            let net = send(list);
+            assert_eq!(net.received(2).len(), 1);
+            assert!(net.received(3).is_empty());
+        }
+        // Nobody is left.
+        let net = send(MemberList::unplaced([name(8)]));
+        assert!(net.received(2).is_empty() && net.received(3).is_empty());
+    }
+
+    #[test]
+    fn requests_and_control_messages_are_not_for_groups() {
+        let mut net = send(MemberList::default());
+        let group = join(&mut net, &[2]);
+        let mut chunk = data(ServiceId::MULTICAST, group, 6, 1_000);
+        chunk.header.service = chunk.header.service.with(ServiceId::CONTENT_REQUEST);
+        net.send(1, chunk);
+        net.run(Duration::from_secs(1));
+        assert_eq!(net.router().effects.counters.drops["bad-multicast"], 1);
+        assert_eq!(net.received(2).len(), 1);
     }
 }

@@ -29,6 +29,8 @@
 //! | `Said` | the bound of the messages that the router originates |
 //! | [`Observer`] | sees content in transit |
 //!
+//! [`groups`](self) divides the chunks for groups among next hops; it keeps nothing.
+//!
 //! Memory is bounded by configuration: the back-pressure buffer, the storage, and for each
 //! neighbour its hop's bound (`docs/protocols/hop.md`); tables are bounded by the constants in
 //! these modules.

@@ -9,7 +9,7 @@ use whimbrel_core::{
     Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortOrigin, PortRequest, PortToken,
     SeededRng, Time, Transmit, WallClock,
 };
-use whimbrel_gnrs::{Address, Admission, KeyPair, Record, Statement};
+use whimbrel_gnrs::{Address, GroupAdmission, KeyPair, Record, Statement};
 use whimbrel_link::{Buffer, Hop, HopConfig, HopEvent};
 use whimbrel_sim::link::LinkSpec;
 use whimbrel_sim::{AnyMachine, DuplexLink, testbed};
@@ -290,9 +290,9 @@ pub(super) fn data(service: ServiceId, destination: Guid, index: u32, len: usize
 }
 
 /// Has the hosts on these ports be members of a group. Returns the name of its memberships.
-fn join(net: &mut Net, ports: &[usize]) -> Guid {
+pub(super) fn join(net: &mut Net, ports: &[usize]) -> Guid {
     let group = KeyPair::from_secret(&[70; 32]);
-    let admission = Admission::sign(&group, None, u64::MAX);
+    let admission = GroupAdmission::sign(&group, None, u64::MAX);
     for neighbour in ports {
         let keys = KeyPair::from_secret(&[70 + *neighbour as u8; 32]);
         let port = port(*neighbour);

@@ -120,7 +120,7 @@ pub struct Extensions {
     /// The source's access router should keep a copy, and answer for it [MFTP §3.3].
     pub delegate: bool,
     /// The group to which a chunk for one member was sent.
-    pub group: Option<Guid>,
+    pub group: Option<Box<Guid>>,
     /// The members that a chunk for a group is still to reach; all of them if empty.
     pub members: MemberList,
     /// Unknown extensions, which are forwarded: type and value.
@@ -324,8 +324,8 @@ impl Extensions {
                 }
                 EXTENSION_OFFER => extensions.offer = Some(SignedOffer::decode(value)?),
                 EXTENSION_GROUP => {
-                    extensions.group =
-                        Some(Guid::from_slice(value).ok_or(WireError::Invalid("group"))?);
+                    let group = Guid::from_slice(value).ok_or(WireError::Invalid("group"))?;
+                    extensions.group = Some(Box::new(group));
                 }
                 EXTENSION_MEMBERS => extensions.members = MemberList::decode(value)?,
                 EXTENSION_DELEGATE if value.is_empty() => extensions.delegate = true,
@@ -378,7 +378,7 @@ pub(super) mod tests {
                 hop_limit, service: ServiceId(service),
                 upper: [UpperProtocol::Transport, UpperProtocol::Echo, UpperProtocol::Control][upper],
                 source: guids[0], source_address: guids[1], destination: guids[2], destination_address: guids[3],
-                extensions: Extensions { via, lifetime_ms, addresses, request, offer, nack_timeout_ms, delegate, group, members, unknown },
+                extensions: Extensions { via, lifetime_ms, addresses, request, offer, nack_timeout_ms, delegate, group: group.map(Box::new), members, unknown },
             }
         }
     }

@@ -20,7 +20,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use whimbrel_core::{Guid, KeyPair};
-use whimbrel_gnrs::Admission;
+use whimbrel_gnrs::GroupAdmission;
 use whimbrel_mobilityfirst::local::{
     ContentOffer, LocalEvent, LocalRequest, OfferId, OfferVerdict, ServiceKey,
 };
@@ -102,7 +102,7 @@ pub struct InboxNames<'a> {
     /// Services: the host is attached by their names as long as the inbox is there.
     pub services: &'a [KeyPair],
     /// Groups: the host joins them, and stays a member.
-    pub groups: &'a [Admission],
+    pub groups: &'a [GroupAdmission],
 }
 
 /// Takes what others push into `folder` until `stop` is set, or `count` contents and messages have come.

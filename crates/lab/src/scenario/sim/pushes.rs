@@ -2,7 +2,7 @@
 //! the members of a group, and each content is sent once.
 
 use whimbrel_core::Guid;
-use whimbrel_gnrs::{Admission, KeyPair};
+use whimbrel_gnrs::{GroupAdmission, KeyPair};
 use whimbrel_mobilityfirst::local::{
     AcceptOffer, Get, LocalRequest, OfferId, OfferVerdict, Publish, SendContent, Service,
 };
@@ -24,7 +24,7 @@ fn group(load: &Load) -> KeyPair {
 /// Returns the request by which a receiver joins it.
 pub(super) fn join(load: &Load) -> LocalRequest {
     LocalRequest::Join {
-        admission: Admission::sign(&group(load), None, u64::MAX),
+        admission: GroupAdmission::sign(&group(load), None, u64::MAX),
         is_on: true,
     }
 }

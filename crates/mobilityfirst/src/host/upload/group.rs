@@ -252,7 +252,8 @@ impl Uploads {
         now: Time,
         key: Key,
         member: Guid,
-        (request, presence): (Request, Presence),
+        request: Request,
+        presence: Presence,
         effects: &mut Effects,
     ) {
         let count = self.count_of(&key);
@@ -335,7 +336,8 @@ impl Uploads {
         &mut self,
         now: Time,
         key: &Key,
-        (notice, reason): (&Notice, DropReason),
+        notice: &Notice,
+        reason: DropReason,
         effects: &mut Effects,
     ) {
         if let Some(refusal) = SendState::of_refusal(reason) {
@@ -498,6 +500,30 @@ mod tests {
         assert_eq!(group.recipients_of(3), Some(both));
         assert_eq!(group.recipients_of(4), Some(Recipients::One(name(2))));
         assert_eq!(group.recipients_of(4), None);
+    }
+
+    #[test]
+    fn a_storm_of_requests_costs_one_copy_of_each_chunk() {
+        let mut group = sent(10);
+        let moment = Duration::from_millis(100);
+        for number in 0..2_000u32 {
+            let mut member = [1; 32];
+            member[..4].copy_from_slice(&number.to_be_bytes());
+            for repeated in 0..3 {
+                group.note_request(at(repeated), Guid(member), &ranges(0..10), moment);
+            }
+        }
+        let (due, _) = group.take_due(at(200));
+        assert_eq!(due, ranges(0..10));
+        for index in 0..10 {
+            let recipients = group.recipients_of(index);
+            let Some(Recipients::Some(members)) = recipients else {
+                panic!("{recipients:?}");
+            };
+            assert_eq!(members.len(), MAX_MEMBERS);
+            assert_eq!(group.recipients_of(index), None);
+        }
+        assert_eq!(group.repairs, [10, 0]);
     }
 
     #[test]

@@ -227,8 +227,8 @@ impl Uploads {
             way,
         };
         if let Some(sent) = self.sent_to_group(&key, header.extensions.request) {
-            let asked = (request, presence);
-            return self.note_group_request(now, sent, key.client, asked, effects);
+            let member = key.client;
+            return self.note_group_request(now, sent, member, request, presence, effects);
         }
         let Some(offer) = self.catalogue.get(&key.content) else {
             return self.refuse(key, header, &request, DropReason::NotServed, effects);
@@ -584,8 +584,7 @@ impl Uploads {
         };
         let sent = self.sent_to_group(&key, header.extensions.request);
         if let Some(sent) = sent.filter(|_| reason != DropReason::TooLarge) {
-            let dropped = (&notice, reason);
-            return self.note_member_dropped(now, &sent, dropped, effects);
+            return self.note_member_dropped(now, &sent, &notice, reason, effects);
         }
         let key = sent.unwrap_or_else(|| self.sent_by(key, header.extensions.request));
         let Some(offer) = self.catalogue.get(&key.content) else {

@@ -78,7 +78,7 @@ fn any_request() -> impl Strategy<Value = LocalRequest> {
         }),
         (any::<[u8; 32]>(), any::<u64>(), any::<bool>()).prop_map(|(secret, until, is_on)| {
             let keys = whimbrel_gnrs::KeyPair::from_secret(&secret);
-            let admission = Admission::sign(&keys, is_on.then(|| keys.guid()), until);
+            let admission = GroupAdmission::sign(&keys, is_on.then(|| keys.guid()), until);
             LocalRequest::Join { admission, is_on }
         }),
         (any::<u32>(), ".{0,40}")
