@@ -1,6 +1,9 @@
 //! Late binding [MFTP §3.2 and 3.3]: from a name to the next hops of a chunk, by the hosts attached here,
 //! the name service and the routes.
 
+mod nearest;
+mod parting;
+
 use bytes::Bytes;
 use whimbrel_core::{Guid, PortId, Recent, SeededRng, Source, Time};
 use whimbrel_gnrs::{Answer, Failure, Lookup, Record};
@@ -9,8 +12,9 @@ use super::attach::{Attachments, outcome};
 use super::effects::{Action, Effects};
 use super::holders::{Holders, Standing, presence};
 use super::names::Names;
-use super::nearest::Sought;
 use super::routes::Routes;
+pub(super) use nearest::Sought;
+
 use crate::chunk::Chunk;
 use crate::links::{ChunkToSend, Links};
 use crate::next_hops::{NextHops, Spread};
@@ -27,7 +31,7 @@ const MAX_ANNOUNCERS_PER_PORT: usize = 4;
 
 /// What is to become of a chunk.
 #[derive(Debug)]
-pub(super) enum Bound {
+pub(super) enum BindingOutcome {
     /// It leaves by as many of these next hops as its service says.
     Send(NextHops),
     /// It waits for the answer about this name.
@@ -130,17 +134,17 @@ impl Binding {
         outgoing: &mut ChunkToSend,
         links: &Links,
         effects: &mut Effects,
-    ) -> Bound {
+    ) -> BindingOutcome {
         self.forget_former_address(now, &mut outgoing.chunk.header);
         let here = self.hops_here(&outgoing.chunk.header, links);
         if Spread::of_chunk(&outgoing.chunk) == Spread::Divide
             && let Some(hops) = self.parting(now, outgoing, &here, links, effects)
         {
-            return Bound::Send(hops);
+            return BindingOutcome::Send(hops);
         }
         if !here.is_empty() {
             let preferred = self.preferred_way(now, outgoing, links, effects);
-            return Bound::Send(preferred.unwrap_or(here));
+            return BindingOutcome::Send(preferred.unwrap_or(here));
         }
         if outgoing.chunk.header.destination_address == self.own
             && let Some(from) = outgoing.from
@@ -169,7 +173,7 @@ impl Binding {
             }
             header.destination_address = header.destination;
         }
-        Bound::Send(self.routes.towards(&header.destination_address, links))
+        BindingOutcome::Send(self.routes.towards(&header.destination_address, links))
     }
 
     /// Looks up the chunk's destination (or the host that serves it) in the name service; all
@@ -180,7 +184,7 @@ impl Binding {
         outgoing: &mut ChunkToSend,
         links: &Links,
         effects: &mut Effects,
-    ) -> Bound {
+    ) -> BindingOutcome {
         let header = &outgoing.chunk.header;
         // Any host may announce any name as a content's: only requests go to its provider.
         if header.extensions.via.is_none()
@@ -196,21 +200,21 @@ impl Binding {
             }
             self.note_provider(outgoing, sought, provider, links);
             outgoing.chunk.header.extensions.via = Some(provider);
-            return Bound::Send(self.attachments.hops_to(&provider, links));
+            return BindingOutcome::Send(self.attachments.hops_to(&provider, links));
         }
         let header = &outgoing.chunk.header;
         let name = header.extensions.via.unwrap_or(header.destination);
         if !self.names.may_ask(now, &name, outgoing.from) {
             effects.counters.lookups_deferred += 1;
-            return Bound::Store;
+            return BindingOutcome::Store;
         }
         match self.names.look_up(now, name) {
             Lookup::Resolved(answer) => self.bind(now, outgoing, name, &answer, links, effects),
             Lookup::NotFound => {
                 self.unresolvable(now, outgoing, name, Failure::NotFound, links, effects)
             }
-            Lookup::Pending => Bound::Wait(name),
-            Lookup::Busy => Bound::Store,
+            Lookup::Pending => BindingOutcome::Wait(name),
+            Lookup::Busy => BindingOutcome::Store,
         }
     }
 
@@ -223,7 +227,7 @@ impl Binding {
         answer: &Answer,
         links: &Links,
         effects: &mut Effects,
-    ) -> Bound {
+    ) -> BindingOutcome {
         match measures(outgoing, &name) {
             Some(sought) => self.bind_measured(now, outgoing, sought, links, effects),
             None => self.bind(now, outgoing, name, answer, links, effects),
@@ -238,12 +242,12 @@ impl Binding {
         sought: Sought,
         links: &Links,
         effects: &mut Effects,
-    ) -> Bound {
+    ) -> BindingOutcome {
         match self.names.look_up(now, sought.name) {
             Lookup::Resolved(answer) => {
                 self.bind_to_nearest(now, outgoing, sought, &answer, links, effects)
             }
-            _ => Bound::Store,
+            _ => BindingOutcome::Store,
         }
     }
 
@@ -256,11 +260,11 @@ impl Binding {
         answer: &Answer,
         links: &Links,
         effects: &mut Effects,
-    ) -> Bound {
+    ) -> BindingOutcome {
         if let Some(hops) = self.routes.towards_binding(answer, links) {
             let spread = Spread::of_chunk(&outgoing.chunk);
             let hops = self.answered_or_first(now, name, hops, spread, links, effects);
-            return Bound::Send(hops);
+            return BindingOutcome::Send(hops);
         }
         if let Some(sought) = Sought::of(&outgoing.chunk.header)
             && name == sought.name
@@ -268,12 +272,12 @@ impl Binding {
         {
             // Once: when that answer is there, the nearest of those that are known is taken.
             return match self.measure_providers(now, sought, answer, links) {
-                Some(pending) => Bound::Wait(pending),
+                Some(pending) => BindingOutcome::Wait(pending),
                 None => self.bind_to_nearest(now, outgoing, sought, answer, links, effects),
             };
         }
         // "The destination does not have an active network address binding" [MFTP §3.3].
-        Bound::Store
+        BindingOutcome::Store
     }
 
     /// Binds a chunk to the nearest host that has what it seeks.
@@ -285,22 +289,22 @@ impl Binding {
         answer: &Answer,
         links: &Links,
         effects: &mut Effects,
-    ) -> Bound {
+    ) -> BindingOutcome {
         let Some(provider) = self.pick_provider(now, sought, answer, links) else {
             // "The destination does not have an active network address binding" [MFTP §3.3].
-            return Bound::Store;
+            return BindingOutcome::Store;
         };
         self.note_provider(outgoing, sought, provider, links);
         outgoing.chunk.header.extensions.via = Some(provider);
         // A router that keeps all of it has no record, but a route.
         if self.routes.is_router(&provider, links) {
             outgoing.chunk.header.destination_address = provider;
-            return Bound::Send(self.routes.towards(&provider, links));
+            return BindingOutcome::Send(self.routes.towards(&provider, links));
         }
         let here = self.attachments.hops_to(&provider, links);
         match here.is_empty() {
             true => self.ask(now, outgoing, links, effects),
-            false => Bound::Send(here),
+            false => BindingOutcome::Send(here),
         }
     }
 
@@ -313,7 +317,7 @@ impl Binding {
         why: Failure,
         links: &Links,
         effects: &mut Effects,
-    ) -> Bound {
+    ) -> BindingOutcome {
         if let Some(sought) = measures(outgoing, &name) {
             return self.bind_measured(now, outgoing, sought, links, effects);
         }
@@ -321,8 +325,8 @@ impl Binding {
         let asks_for_content =
             header.service.has(ServiceId::CONTENT_REQUEST) && name == header.destination;
         match why == Failure::NotFound && asks_for_content {
-            true => Bound::Unknown(self.names.unknown()),
-            false => Bound::Store,
+            true => BindingOutcome::Unknown(self.names.unknown()),
+            false => BindingOutcome::Store,
         }
     }
 

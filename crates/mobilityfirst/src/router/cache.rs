@@ -1,6 +1,6 @@
 //! Copies of content in a router: taken on the way, sent to those that ask [MFTP §3.2.1, 3.3].
 
-use whimbrel_core::{PortId, Time};
+use whimbrel_core::{PortId, Source, Time};
 use whimbrel_link::Room;
 
 use super::Timer;
@@ -19,11 +19,11 @@ use crate::wire::{
 
 /// The clients that are served from copies.
 #[derive(Debug, Default)]
-pub(super) struct Cache {
+pub(super) struct ContentCache {
     pub(super) fetches: Fetches,
 }
 
-impl Cache {
+impl ContentCache {
     /// Copies a chunk of a content that a client fetches through this router, if the chunk is proven:
     /// a false one would else be given to all that ask.
     pub(super) fn copy_passing(
@@ -82,6 +82,7 @@ impl Cache {
         &mut self,
         now: Time,
         from: PortId,
+        at: Source,
         chunk: &mut Chunk,
         proxy: &Proxy,
         effects: &mut Effects,
@@ -97,7 +98,7 @@ impl Cache {
         let header = &chunk.header;
         self.subtract_copies(
             now,
-            Requester { from, header },
+            Requester { from, at, header },
             &mut request,
             proxy,
             effects,

@@ -5,10 +5,8 @@ use whimbrel_core::{Guid, PortId, Time};
 use whimbrel_gnrs::{Answer, Failure};
 use whimbrel_link::Room;
 
-use super::binding::Bound;
-use super::effects::Action;
+use super::binding::BindingOutcome;
 use super::fetches::Requester;
-use super::transit::{Passing, Verdict};
 use super::{Router, Timer};
 use crate::chunk::{Chunk, Message};
 use crate::chunk_size::Path;
@@ -110,9 +108,7 @@ impl Router {
         } else {
             self.proxy.free_kept(&outgoing.chunk, &mut self.effects);
         }
-        if self.observe(now, &outgoing.chunk) {
-            // It is for this router.
-        } else if outgoing.chunk.header.destination == self.config.guid {
+        if outgoing.chunk.header.destination == self.config.guid {
             self.handle_own(now, &outgoing.chunk);
         } else if outgoing.chunk.header.hop_limit == 0 {
             self.drop(&outgoing.chunk, DropReason::HopLimit);
@@ -133,7 +129,9 @@ impl Router {
     fn subtract_known(&mut self, now: Time, from: PortId, chunk: &mut Chunk) -> bool {
         let Some(mut asked) = chunk.asks_again() else {
             let (proxy, effects) = (&self.proxy, &mut self.effects);
-            return self.cache.answer_resend(now, from, chunk, proxy, effects);
+            let at = self.links.source_of(from);
+            let cache = &mut self.cache;
+            return cache.answer_resend(now, from, at, chunk, proxy, effects);
         };
         let (Transport::Request(request) | Transport::Nack(request)) = &mut asked else {
             return false;
@@ -158,7 +156,8 @@ impl Router {
         self.proxy
             .subtract_stored(now, &chunk.header.source, request, &mut self.effects);
         let header = &chunk.header;
-        let asker = Requester { from, header };
+        let at = self.links.source_of(from);
+        let asker = Requester { from, at, header };
         let (proxy, effects) = (&self.proxy, &mut self.effects);
         self.cache
             .subtract_copies(now, asker, request, proxy, effects);
@@ -168,25 +167,6 @@ impl Router {
         let is_all = request.chunks.is_empty() && !was.chunks.is_empty();
         chunk.message = Message::of_transport(&asked);
         is_all
-    }
-
-    /// Shows a chunk to the observer, if there is one; returns true if that has answered it.
-    fn observe(&mut self, now: Time, chunk: &Chunk) -> bool {
-        let Some(observer) = &mut self.observer else {
-            return false;
-        };
-        let Some(passing) = Passing::of(chunk) else {
-            return false;
-        };
-        match observer.observe(now, chunk, passing) {
-            Verdict::Pass => false,
-            Verdict::Answer(answers) => {
-                for answer in answers {
-                    self.effects.push(Action::Say(answer));
-                }
-                true
-            }
-        }
     }
 
     fn handle_control(&mut self, now: Time, from: PortId, message: &Bytes) {
@@ -277,16 +257,16 @@ impl Router {
             }
         }
         let (links, effects) = (&self.links, &mut self.effects);
-        let bound = self.binding.decide(now, &mut outgoing, links, effects);
-        self.follow_decision(now, outgoing, bound);
+        let outcome = self.binding.decide(now, &mut outgoing, links, effects);
+        self.carry_on(now, outgoing, outcome);
     }
 
-    fn follow_decision(&mut self, now: Time, outgoing: ChunkToSend, bound: Bound) {
-        match bound {
-            Bound::Send(hops) => self.send_or_store(now, outgoing, &hops),
-            Bound::Wait(name) => self.binding.names.wait(name, outgoing),
-            Bound::Store => self.store_or_give_up(now, outgoing),
-            Bound::Unknown(reason) => self.drop(&outgoing.chunk, reason),
+    fn carry_on(&mut self, now: Time, outgoing: ChunkToSend, outcome: BindingOutcome) {
+        match outcome {
+            BindingOutcome::Send(hops) => self.send_or_store(now, outgoing, &hops),
+            BindingOutcome::Wait(name) => self.binding.names.wait(name, outgoing),
+            BindingOutcome::Store => self.store_or_give_up(now, outgoing),
+            BindingOutcome::Unknown(reason) => self.drop(&outgoing.chunk, reason),
         }
     }
 
@@ -386,8 +366,8 @@ impl Router {
         }
         let (links, effects) = (&self.links, &mut self.effects);
         let binding = &mut self.binding;
-        let bound = binding.bind_waiting(now, &mut outgoing, name, answer, links, effects);
-        self.follow_decision(now, outgoing, bound);
+        let outcome = binding.bind_waiting(now, &mut outgoing, name, answer, links, effects);
+        self.carry_on(now, outgoing, outcome);
     }
 
     /// The name service has no answer for which a chunk has waited.
@@ -407,8 +387,8 @@ impl Router {
         }
         let (links, effects) = (&self.links, &mut self.effects);
         let binding = &mut self.binding;
-        let bound = binding.unresolvable(now, &mut outgoing, name, why, links, effects);
-        self.follow_decision(now, outgoing, bound);
+        let outcome = binding.unresolvable(now, &mut outgoing, name, why, links, effects);
+        self.carry_on(now, outgoing, outcome);
     }
 
     pub(super) fn store_or_give_up(&mut self, now: Time, outgoing: ChunkToSend) {

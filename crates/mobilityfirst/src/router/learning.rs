@@ -4,10 +4,11 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use whimbrel_core::{Guid, KeyPair, PortId, Time};
-use whimbrel_routing::{Cost, KnownRouter, LinkSample, Message, Routing, RoutingCounters, Way};
+use whimbrel_routing::{Cost, LinkSample, Message, Routing, Way};
 
 use super::Timer;
 use super::effects::{Action, Effects};
+use super::status::RoutingStatus;
 use crate::links::Links;
 use crate::wire::Control;
 
@@ -15,15 +16,6 @@ use crate::wire::Control;
 const MAX_SHOWN: usize = 256;
 /// A way is much worse than the usual one if it costs more than this many times as much.
 const MUCH_WORSE: u32 = 8;
-
-/// What a router has learned, for reports.
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct RoutingStatus {
-    /// The other routers, 256 at most.
-    pub routers: Vec<KnownRouter>,
-    /// Counters since the start.
-    pub counters: RoutingCounters,
-}
 
 /// The ways that a router learns from others, if it does.
 #[derive(Debug, Default)]

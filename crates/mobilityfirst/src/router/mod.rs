@@ -18,16 +18,22 @@
 //!
 //! | part | owns |
 //! |---|---|
+//! | `Binding` | who is where: the parts below, and hosts that have moved |
 //! | `Attachments` | the ports of attached GUIDs, challenges, pending records of hosts |
 //! | `Names` | the resolver, the router's own records, chunks that wait for an answer |
-//! | `Sources` | whom inbound peers may speak for |
 //! | `Holders` | which addresses of a host's record count |
-//! | `Routes` | static routes, learned ways and the default route |
+//! | `Routes`, `Learning` | static routes and the default route; learned ways |
+//! | `Sources` | whom inbound peers may speak for |
+//! | `Proxy` | the storage, destinations of stored chunks, notices, and the parts below |
+//! | `Openings` | destinations with a responsive next hop, and whose turn it is |
+//! | `Limited` | what is granted of flows that are stored |
+//! | `Lingering` | stored copies of chunks in an unresponsive neighbour's hop |
 //! | `Shelf` | the disk below the storage, and what is written to and read from it |
-//! | `Proxy` | the storage, open destinations, copies of chunks in an unresponsive neighbour's hop, notices |
-//! | `Fetches` | clients that take copies, wait for what others fetch, or fetch |
+//! | `ContentCache` | clients that take copies, wait for what others fetch, or fetch |
 //! | `Said` | the bound of the messages that the router originates |
-//! | [`Observer`] | sees content in transit |
+//!
+//! A part reads the links, and pushes as an [`effects::Action`] what is to happen beyond its state.
+//! [`Router`] dispatches events to the parts, and carries their actions out.
 //!
 //! [`groups`](self) divides the chunks for groups among next hops; it keeps nothing.
 //!
@@ -55,14 +61,10 @@ mod hostile;
 mod learning;
 mod machine;
 mod names;
-mod nearest;
 mod notices;
-#[cfg(test)]
-mod observed;
 #[cfg(test)]
 mod on_disk;
 mod own_record;
-mod parting;
 mod pauses;
 mod proxy;
 mod retry;
@@ -75,7 +77,6 @@ mod status;
 pub mod store;
 #[cfg(test)]
 mod tests;
-mod transit;
 #[cfg(test)]
 mod trust;
 
@@ -99,11 +100,10 @@ use crate::wire::{
 };
 use attach::{Attachments, outcome};
 use binding::Binding;
-use cache::Cache;
+use cache::ContentCache;
 pub use config::{NextHop, ProxyPolicy, Route, RouterConfig};
 use effects::{Action, Effects};
 use holders::Holders;
-pub use learning::RoutingStatus;
 use names::{Names, PART_INTERVAL};
 use own_record::OwnRecord;
 use proxy::Proxy;
@@ -112,9 +112,9 @@ use routes::Routes;
 use said::{MAX_SAID, Said};
 use sources::Sources;
 pub use status::{
-    RouterCounters, RouterMemory, RouterStatus, StorageDisk, WaitReason, WaitingStatus,
+    RouterCounters, RouterMemory, RouterStatus, RoutingStatus, StorageDisk, WaitReason,
+    WaitingStatus,
 };
-pub use transit::{Observer, Passing, Verdict};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
@@ -157,10 +157,9 @@ pub struct Router {
     sources: Sources,
     divisions: Divisions,
     proxy: Proxy,
-    cache: Cache,
+    cache: ContentCache,
     said: Said,
     programs: Programs,
-    observer: Option<Box<dyn Observer>>,
     timers: TimerQueue<Timer>,
     // The pass over destinations of stored chunks that is under way.
     review: Option<Review>,
@@ -205,10 +204,9 @@ impl Router {
             sources,
             divisions,
             proxy,
-            cache: Cache::default(),
+            cache: ContentCache::default(),
             said,
             programs: Programs::default(),
-            observer: None,
             timers,
             review: None,
             left_over: None,
@@ -288,12 +286,6 @@ impl Router {
         let attachments = &mut self.binding.attachments;
         attachments.set_wall_clock(now, wall, &mut self.effects);
         self.drain(now);
-    }
-
-    /// Shows each received Request, NACK and Data to `observer` before it is forwarded. Without
-    /// one, the router does not decode messages for other nodes.
-    pub fn set_observer(&mut self, observer: Box<dyn Observer>) {
-        self.observer = Some(observer);
     }
 
     /// Drains hop and resolver events until both are quiet.

@@ -6,7 +6,7 @@ use core::time::Duration;
 use whimbrel_core::{Guid, Time};
 use whimbrel_gnrs::{Answer, Lookup};
 
-use super::nearest::Sought;
+use super::binding::Sought;
 use super::{Router, Timer};
 use crate::next_hops::Spread;
 

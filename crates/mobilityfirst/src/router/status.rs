@@ -7,9 +7,9 @@ use serde::Serialize;
 use whimbrel_core::{DiskStatus, Guid, LookUpFailure, Time};
 use whimbrel_gnrs::NameServerStatus;
 use whimbrel_link::hop::ReceptionCounters;
+use whimbrel_routing::{KnownRouter, RoutingCounters};
 
 use super::Router;
-use super::learning::RoutingStatus;
 use super::store::Purpose;
 use crate::links::{CallersTotal, DividedStatus, LinkStatus, UnresolvedStatus};
 use crate::next_hops::Branch;
@@ -156,6 +156,15 @@ impl From<DiskStatus> for StorageDisk {
             fault: status.fault,
         }
     }
+}
+
+/// What a router has learned, for reports.
+#[derive(Clone, Debug, Serialize)]
+pub struct RoutingStatus {
+    /// The other routers, 256 at most.
+    pub routers: Vec<KnownRouter>,
+    /// Counters since the start.
+    pub counters: RoutingCounters,
 }
 
 /// A router's status, for people and programs.

@@ -260,13 +260,8 @@ impl Proxy {
         let size = chunk.size() as u64 + ENTRY_BYTES;
         chunk.header.service.has(ServiceId::DELAY_TOLERANT)
             && self.policy.proactive
-            && self.has_room_for(size)
+            && self.store.has_room_for(size)
             && self.store.flow_bytes(&chunk.flow()) + size <= self.store.limits().per_flow
-    }
-
-    /// Returns true if so many bytes fit into the storage, and nothing is evicted for them.
-    fn has_room_for(&self, size: u64) -> bool {
-        self.store.bytes_to_keep() + self.store.leaving_bytes() + size <= self.store.limits().total
     }
 
     /// The destination of a chunk is away: its flow goes on, into the storage, but takes nothing
@@ -533,7 +528,7 @@ impl Proxy {
     fn make_room(&mut self, chunk: &Chunk, effects: &mut Effects) -> bool {
         let size = chunk.size() as u64 + ENTRY_BYTES;
         let of_flow = self.store.flow_bytes(&chunk.flow()) + size;
-        while !self.has_room_for(size) {
+        while !self.store.has_room_for(size) {
             let Some((id, evicted)) = self.store.evict_from_largest(of_flow) else {
                 return false;
             };

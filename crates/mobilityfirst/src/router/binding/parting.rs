@@ -4,11 +4,11 @@
 use whimbrel_core::{Guid, Time};
 use whimbrel_gnrs::Lookup;
 
-use super::Timer;
-use super::binding::Binding;
-use super::effects::{Action, Effects};
+use super::Binding;
 use crate::links::{ChunkToSend, Links};
 use crate::next_hops::{Branch, NextHops};
+use crate::router::Timer;
+use crate::router::effects::{Action, Effects};
 use crate::wire::MAX_CARRIED_ADDRESSES;
 
 impl Binding {

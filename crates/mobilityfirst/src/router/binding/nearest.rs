@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use whimbrel_core::{Guid, LinkState, Time};
 use whimbrel_gnrs::{Answer, Kind, Lookup, Record};
 
-use super::binding::Binding;
+use super::Binding;
 use crate::links::{ChunkToSend, Links};
 use crate::wire::{NetworkHeader, ServiceId};
 
@@ -27,7 +27,7 @@ const MAX_MEASURED: usize = 8;
 
 /// What is sought by a name that several hosts have: a content, or a service.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sought {
+pub(in crate::router) struct Sought {
     pub(super) name: Guid,
     /// The id of the request, or of the transfer.
     pub(super) request: Option<u64>,
@@ -52,7 +52,7 @@ impl Sought {
     }
 
     /// Returns what stored chunks for a name seek.
-    pub(super) fn any(name: Guid) -> Sought {
+    pub(in crate::router) fn any(name: Guid) -> Sought {
         Sought {
             name,
             request: None,
@@ -114,7 +114,7 @@ impl Binding {
     }
 
     /// Returns true if a host that is attached here, and that is worth asking, has a content or is a member.
-    pub(super) fn is_served_here(&self, now: Time, name: Guid, links: &Links) -> bool {
+    pub(in crate::router) fn is_served_here(&self, now: Time, name: Guid, links: &Links) -> bool {
         !self.own_providers(now, Sought::any(name), links).is_empty()
     }
 
@@ -145,7 +145,7 @@ impl Binding {
 
     /// "The network will route the request to the location of a copy" [MFTP §2]: an attached,
     /// responsive one, else the nearest, so that a repeated request may reach another.
-    pub(super) fn pick_provider(
+    pub(in crate::router) fn pick_provider(
         &mut self,
         now: Time,
         sought: Sought,
@@ -274,7 +274,12 @@ impl Binding {
     }
 
     /// Looks up the way to a provider; returns false if a chunk for it would have to be stored at once.
-    pub(super) fn look_up_way(&mut self, now: Time, provider: Guid, links: &Links) -> bool {
+    pub(in crate::router) fn look_up_way(
+        &mut self,
+        now: Time,
+        provider: Guid,
+        links: &Links,
+    ) -> bool {
         let here = self.attachments.hops_to(&provider, links);
         if !here.is_empty() {
             return here.best().is_some();
