@@ -67,15 +67,8 @@ impl LocalRequest {
                 send.encode(out);
             }
             LocalRequest::TakeOffers => out.push(15),
-            LocalRequest::Attach { key } => {
-                out.push(18);
-                out.extend_from_slice(&key.0);
-            }
-            LocalRequest::Join { admission, is_on } => {
-                out.push(20);
-                out.push(u8::from(*is_on));
-                out.extend_from_slice(&admission.to_bytes());
-            }
+            LocalRequest::Attach { key } => put_name(out, 18, &Guid(key.0)),
+            LocalRequest::Join { admission, is_on } => put_join(out, admission, *is_on),
             LocalRequest::Members { request, group } => {
                 put_number(out, 21, *request);
                 out.extend_from_slice(group.as_bytes());
@@ -99,10 +92,7 @@ impl LocalRequest {
                 out.extend_from_slice(content.as_bytes());
                 out.push(u8::from(*is_on));
             }
-            LocalRequest::Withdraw { content } => {
-                out.push(4);
-                out.extend_from_slice(content.as_bytes());
-            }
+            LocalRequest::Withdraw { content } => put_name(out, 4, content),
             LocalRequest::ReadDone { read, chunk } => {
                 out.push(5);
                 out.extend_from_slice(&read.to_be_bytes());
@@ -182,11 +172,7 @@ impl LocalRequest {
                 content: reader.guid()?,
                 is_on: flag(reader.u8()?)?,
             },
-            20 => LocalRequest::Join {
-                is_on: flag(reader.u8()?)?,
-                admission: GroupAdmission::from_bytes(reader.take(GroupAdmission::LEN)?)
-                    .map_err(|_| WireError::Invalid("admission"))?,
-            },
+            20 => read_join(&mut reader)?,
             21 => LocalRequest::Members {
                 request: reader.u32()?,
                 group: reader.guid()?,
@@ -459,6 +445,23 @@ fn message_payload(frame: &Bytes, reader: Reader<'_>) -> Result<Bytes, WireError
         return Err(WireError::Invalid("message length"));
     }
     Ok(frame.slice_ref(reader.0))
+}
+
+fn put_name(out: &mut Vec<u8>, kind: u8, name: &Guid) {
+    out.push(kind);
+    out.extend_from_slice(name.as_bytes());
+}
+
+fn put_join(out: &mut Vec<u8>, admission: &GroupAdmission, is_on: bool) {
+    out.extend_from_slice(&[20, u8::from(is_on)]);
+    out.extend_from_slice(&admission.to_bytes());
+}
+
+fn read_join(reader: &mut Reader<'_>) -> Result<LocalRequest, WireError> {
+    let is_on = flag(reader.u8()?)?;
+    let admission = GroupAdmission::from_bytes(reader.take(GroupAdmission::LEN)?)
+        .map_err(|_| WireError::Invalid("admission"))?;
+    Ok(LocalRequest::Join { admission, is_on })
 }
 
 fn put_number(out: &mut Vec<u8>, kind: u8, number: u32) {

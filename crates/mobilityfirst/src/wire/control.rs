@@ -350,24 +350,7 @@ impl Control {
                 let code = PresenceCode::from_code(code)?;
                 Ok(Control::Presence(Presence { guid, nonce, code }))
             }
-            11 => {
-                let spare = match reader.u8()? {
-                    0 => false,
-                    1 => true,
-                    _ => return Err(WireError::Invalid("spare")),
-                };
-                let lease = Duration::from_millis(reader.u32()?.into());
-                let octets = reader.u32()?;
-                let (source, destination) = (reader.guid()?, reader.guid()?);
-                reader.finish()?;
-                Ok(Control::Credit(Credit {
-                    source,
-                    destination,
-                    octets,
-                    spare,
-                    lease,
-                }))
-            }
+            11 => read_credit(reader).map(Control::Credit),
             17 => {
                 let group = reader.guid()?;
                 reader.finish()?;
@@ -384,6 +367,25 @@ impl Control {
             other => Err(WireError::MessageType(other)),
         }
     }
+}
+
+fn read_credit(mut reader: Reader<'_>) -> Result<Credit, WireError> {
+    let spare = match reader.u8()? {
+        0 => false,
+        1 => true,
+        _ => return Err(WireError::Invalid("spare")),
+    };
+    let lease = Duration::from_millis(reader.u32()?.into());
+    let octets = reader.u32()?;
+    let (source, destination) = (reader.guid()?, reader.guid()?);
+    reader.finish()?;
+    Ok(Credit {
+        source,
+        destination,
+        octets,
+        spare,
+        lease,
+    })
 }
 
 /// Reads names to the end of a message.
