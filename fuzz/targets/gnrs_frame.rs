@@ -2,13 +2,16 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use whimbrel_gnrs::{Pointer, Record};
+use whimbrel_gnrs::{GroupAdmission, Pointer, Record};
 use whimbrel_gnrs::wire::Frame;
 
 fuzz_target!(|data: &[u8]| {
     if let Ok(frame) = Frame::decode(data) {
         let mut written = Vec::new();
         frame.encode(&mut written);
+    }
+    if let Ok(admission) = GroupAdmission::from_bytes(data) {
+        assert_eq!(admission.to_bytes(), data);
     }
     if let Ok(record) = Record::parse(data) {
         assert_eq!(record.as_bytes(), data);
@@ -18,5 +21,8 @@ fuzz_target!(|data: &[u8]| {
             assert_eq!(place, Pointer::key_of(&record.signer(), &pointer.alias));
         }
         let _ = record.successor();
+        if let Some(admission) = record.as_admission() {
+            let _ = admission.admits(&record.holder(), 1_767_225_600_000);
+        }
     }
 });

@@ -8,8 +8,8 @@ use serde::de::{IntoDeserializer, value};
 use whimbrel_node::config::{NamedRemote, PostQuantum};
 
 use crate::command::{
-    bench, configure, demo, directory, doctor, get, http_proxy, identity, inbox, keys, lab, names,
-    ndn, node, perf, ping, pointers, push, serve, shell, status, study, tcp_proxy,
+    bench, configure, demo, directory, doctor, get, group, http_proxy, identity, inbox, keys, lab,
+    names, ndn, node, perf, ping, pointers, push, serve, shell, status, study, tcp_proxy,
 };
 use crate::exit;
 use crate::logging::Logging;
@@ -76,6 +76,9 @@ pub(crate) enum Command {
     Message(push::MessageArguments),
     /// Receive what others push, from the senders that you permit
     Inbox(inbox::Inbox),
+    /// Groups of hosts, to which `push` and `message` send
+    #[command(subcommand)]
+    Group(group::GroupCommand),
     /// Run a router, or show its status
     #[command(subcommand)]
     Router(node::RouterCommand),

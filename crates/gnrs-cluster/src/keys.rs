@@ -86,7 +86,7 @@ pub(crate) fn place(record: &Record) -> (Vec<u8>, String) {
     let subject = record.subject();
     match record.kind() {
         Kind::Binding | Kind::Revocation => (binding(&subject), String::new()),
-        Kind::Provider | Kind::Pointer | Kind::Member => {
+        Kind::Provider | Kind::Pointer | Kind::Member | Kind::Membership => {
             let field = record.filed_under().provider;
             (providers(&subject), field.to_string())
         }

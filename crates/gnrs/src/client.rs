@@ -279,6 +279,13 @@ impl Resolver {
         self.cache.usable(now, self.clock.unix_millis(now), guid)
     }
 
+    /// Returns the records of `guid` that have not expired, though a change may have been missed: for a caller
+    /// that has asked again, and cannot wait. `None` if there are none.
+    pub fn remembered(&self, now: Time, guid: &Guid) -> Option<Answer> {
+        let answer = self.cache.answer(self.clock.unix_millis(now), guid);
+        (!answer.is_empty()).then_some(answer)
+    }
+
     /// Notes a record that somebody else than a server has told, and that the caller has verified.
     pub fn learn(&mut self, now: Time, record: Record) {
         let guid = record.filed_under().subject;

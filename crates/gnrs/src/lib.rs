@@ -23,8 +23,9 @@ pub use client::{
 pub use demand::{DemandChange, NameDemand};
 pub use quota::Quotas;
 pub use record::{
-    Address, DecodeError, Kind, MAX_ADDRESSES, MAX_PROVIDER_LIFETIME_MS, Pointer, Record,
-    RecordKey, RecordView, Statement, StatementError, VERSION_BOUND, VerifyError,
+    Address, DecodeError, GroupAdmission, Kind, MAX_ADDRESSES, MAX_MEMBERS,
+    MAX_PROVIDER_LIFETIME_MS, Pointer, Record, RecordKey, RecordView, Statement, StatementError,
+    VERSION_BOUND, VerifyError,
 };
 pub use server::{
     PeerCounters, PeerStatus, Placement, Server, ServerConfig, ServerCounters, ServerEvent,

@@ -1,13 +1,15 @@
 //! Signed records: the owner of a key states where its name is.
 //!
-//! Five kinds share one layout (`docs/protocols/gnrs.md`): the **binding** of a name that is a key's
+//! Six kinds share one layout (`docs/protocols/gnrs.md`): the **binding** of a name that is a key's
 //! hash, a **provider announcement**, which says that a content is available from the signer's
-//! addresses, a **pointer** from a word of the signer to a content, the **revocation** of a name, and a
-//! **member**, a host that is attached by the name of the signing key.
+//! addresses, a **pointer** from a word of the signer to a content, the **revocation** of a name, a
+//! **member**, a host that is attached by the name of the signing key, and the **membership** of the signer
+//! in a group.
 //! The record is its canonical encoding: the signed bytes themselves are verified,
 //! stored and forwarded.
 
 mod member;
+mod membership;
 mod pointer;
 mod revocation;
 
@@ -18,6 +20,7 @@ use whimbrel_core::Guid;
 
 use whimbrel_core::identity::{KeyPair, PublicKey, Signature, SignatureError};
 
+pub use membership::{GroupAdmission, MAX_MEMBERS};
 pub use pointer::Pointer;
 pub use revocation::{MAX_REVOCATION_LIFETIME_MS, VERSION_BOUND, revocation_file};
 
@@ -59,6 +62,9 @@ pub enum Kind {
     /// A host that is attached by the name of the signing key: the subject is that of all members of the name
     /// ([`Record::members_of`]).
     Member,
+    /// The signer is a member of a group: the subject is that of all memberships of the group
+    /// ([`Record::group_of`]).
+    Membership,
 }
 
 /// One network address: the GUID of an access router.
@@ -188,6 +194,7 @@ impl Record {
             Kind::Pointer => (3, body.len().saturating_sub(pointer::TARGET_LEN)),
             Kind::Revocation => (4, 0),
             Kind::Member => (5, 0),
+            Kind::Membership => (6, 0),
         };
         bytes.extend([kind, flags, count as u8, alias_len as u8]);
         bytes.extend(subject.0);
@@ -244,6 +251,8 @@ impl<B: AsRef<[u8]>> Record<B> {
             }
         } else if record.as_member().is_some_and(|member| member.is_none()) {
             return Err(DecodeError::NoName);
+        } else if record.kind() == Kind::Membership && record.as_admission().is_none() {
+            return Err(DecodeError::UnknownFlags);
         } else if record.is_removal() && raw[2] != 0 {
             return Err(DecodeError::RemovedWithAddresses);
         }
@@ -268,6 +277,7 @@ impl<B: AsRef<[u8]>> Record<B> {
             [2] => Kind::Provider,
             [3] => Kind::Pointer,
             [5] => Kind::Member,
+            [6] => Kind::Membership,
             _ => Kind::Revocation,
         }
     }
@@ -278,7 +288,8 @@ impl<B: AsRef<[u8]>> Record<B> {
     }
 
     /// Returns the name that it describes: the signer's own for a binding, the content's for a
-    /// provider, [`Pointer::subject_of`] the signer's for a pointer, [`Record::members_of`] it for a member.
+    /// provider, [`Pointer::subject_of`] the signer's for a pointer, [`Record::members_of`] it for a member,
+    /// [`Record::group_of`] the group for a membership.
     pub fn subject(&self) -> Guid {
         Guid(self.array(4))
     }
@@ -293,7 +304,7 @@ impl<B: AsRef<[u8]>> Record<B> {
     pub fn signer(&self) -> Guid {
         match self.kind() {
             Kind::Binding | Kind::Revocation => self.subject(),
-            Kind::Provider | Kind::Pointer | Kind::Member => self.key().guid(),
+            Kind::Provider | Kind::Pointer | Kind::Member | Kind::Membership => self.key().guid(),
         }
     }
 
@@ -301,7 +312,7 @@ impl<B: AsRef<[u8]>> Record<B> {
     pub fn filed_under(&self) -> RecordKey {
         match self.kind() {
             Kind::Binding | Kind::Revocation => RecordKey::binding(self.subject()),
-            Kind::Provider | Kind::Member => RecordKey {
+            Kind::Provider | Kind::Member | Kind::Membership => RecordKey {
                 subject: self.subject(),
                 provider: self.holder(),
             },
@@ -368,10 +379,12 @@ impl<B: AsRef<[u8]>> Record<B> {
             Kind::Provider => None,
             Kind::Pointer => Some(Pointer::subject_of(&key.guid())),
             Kind::Member => Some(Record::members_of(&key.guid())),
+            Kind::Membership => None,
         };
         if own.is_some_and(|own| own != self.subject()) {
             return Err(VerifyError::WrongKey);
         }
+        self.check_admission()?;
         let raw = self.as_bytes();
         let (said, signature) = raw.split_at(raw.len().saturating_sub(Signature::LEN));
         let signature = Signature(
@@ -430,7 +443,7 @@ impl<B: AsRef<[u8]>> fmt::Debug for Record<B> {
 fn body_len(head: [u8; 4]) -> Result<usize, DecodeError> {
     let [kind, flags, count, alias_len] = head;
     match (kind, usize::from(count), alias_len) {
-        (1..=5, count, _) if count > MAX_ADDRESSES => Err(DecodeError::TooManyAddresses(count)),
+        (1..=6, count, _) if count > MAX_ADDRESSES => Err(DecodeError::TooManyAddresses(count)),
         (1 | 2, count, 0) => Ok(count * ADDRESS_LEN),
         (1 | 2, ..) => Err(DecodeError::UnknownFlags),
         (3, 0, alias_len) => pointer::body_len(alias_len),
@@ -439,7 +452,8 @@ fn body_len(head: [u8; 4]) -> Result<usize, DecodeError> {
             _ => Guid::LEN,
         }),
         (5, 0, 0) => Ok(member::BODY_LEN),
-        (3..=5, ..) => Err(DecodeError::PointerWithAddresses),
+        (6, 0, 0) => Ok(membership::BODY_LEN),
+        (3..=6, ..) => Err(DecodeError::PointerWithAddresses),
         _ => Err(DecodeError::UnknownKind(kind)),
     }
 }
@@ -465,8 +479,8 @@ pub enum DecodeError {
     /// A removal with addresses.
     #[error("a removal must not have addresses")]
     RemovedWithAddresses,
-    /// A pointer, a revocation or a member with addresses.
-    #[error("a pointer, a revocation or a member must not have addresses")]
+    /// A pointer, a revocation, a member or a membership with addresses.
+    #[error("a pointer, a revocation, a member or a membership must not have addresses")]
     PointerWithAddresses,
     /// What a pointer is called is not an alias.
     #[error("the word of a pointer is not an alias")]
@@ -511,6 +525,9 @@ pub enum VerifyError {
     /// The signature does not match.
     #[error("the signature does not match")]
     BadSignature,
+    /// A membership without an admission that its group has signed, or that lasts longer than it.
+    #[error("the group has not admitted this member, or not for so long")]
+    NotAdmitted,
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ mod memory;
 
 use whimbrel_core::Guid;
 
-use crate::record::{Record, RecordKey};
+use crate::record::{Kind, MAX_MEMBERS, Record, RecordKey};
 
 pub use disk::{DatabaseOpener, DiskJob, DiskOutcome, DiskStore, DiskWriter, InPlace, Writing};
 pub use memory::MemoryStore;
@@ -30,6 +30,17 @@ pub struct StoreLimits {
     /// makes room; if there is none, one of the network with the most, for a network with fewer;
     /// else the new one is refused.
     pub max_providers: usize,
+}
+
+impl StoreLimits {
+    /// Returns the maximum of records of a kind under one name, beside the binding: of members of a group
+    /// there may be more.
+    pub fn most_of(max_providers: usize, kind: Kind) -> usize {
+        match kind {
+            Kind::Membership => max_providers.max(MAX_MEMBERS),
+            _ => max_providers,
+        }
+    }
 }
 
 impl Default for StoreLimits {

@@ -11,7 +11,7 @@ use std::path::Path;
 use support::{EPOCH, binding, keys, router, said};
 use whimbrel_core::Guid;
 use whimbrel_gnrs::wire::{Code, Frame, Message, Page, RecordBuffer};
-use whimbrel_gnrs::{Address, Pointer, Record, RecordKey, RecordView, Statement};
+use whimbrel_gnrs::{Address, GroupAdmission, Pointer, Record, RecordKey, RecordView, Statement};
 
 /// Returns the name, frame and meaning of each example in the file.
 fn examples() -> Vec<(&'static str, Vec<u8>, String)> {
@@ -44,6 +44,8 @@ fn examples() -> Vec<(&'static str, Vec<u8>, String)> {
     };
     let films = Record::pointer(&keys(4), &films, &said(4, 60_000, vec![])).unwrap();
     let revoked = Record::revocation(&keys(5), Some(keys(6).guid()), EPOCH).unwrap();
+    let admission = GroupAdmission::sign(&keys(7), None, EPOCH + 60_000);
+    let joined = Record::membership(&keys(8), &admission, &said(8, 60_000, vec![])).unwrap();
     let guid = keys(1).guid();
     let mut one = RecordBuffer::default();
     one.push(&host);
@@ -54,6 +56,7 @@ fn examples() -> Vec<(&'static str, Vec<u8>, String)> {
         (Box::leak(Box::new(host)), Box::leak(Box::new(gone)));
     let (films, revoked): (&'static Record, &'static Record) =
         (Box::leak(Box::new(films)), Box::leak(Box::new(revoked)));
+    let joined: &'static Record = Box::leak(Box::new(joined));
     let cookie = 0x1122_3344_5566_7788;
     let frame = |id, cookie, code, message| Frame {
         id,
@@ -121,6 +124,17 @@ fn examples() -> Vec<(&'static str, Vec<u8>, String)> {
                 Code::Ok,
                 Message::Insert {
                     record: view(revoked),
+                },
+            ),
+        ),
+        (
+            "insert-membership",
+            frame(
+                11,
+                0,
+                Code::Ok,
+                Message::Insert {
+                    record: view(joined),
                 },
             ),
         ),
@@ -355,6 +369,13 @@ fn describe(record: &RecordView<'_>, text: &mut String) {
     {
         write!(text, " alias={alias} size={size} content={content}").unwrap();
     }
+    if let Some(admission) = record.as_admission() {
+        let (group, until) = (admission.group, admission.expires_ms);
+        let member = admission
+            .member
+            .map_or("anyone".to_owned(), |it| it.to_string());
+        write!(text, " group={group} admitted={member} until={until}").unwrap();
+    }
     if let Some(successor) = record.successor() {
         write!(text, " successor={successor}").unwrap();
     }
@@ -407,7 +428,7 @@ fn write_the_examples() {
     let mut text = String::from(
         "# Frames of the GNRS protocol (docs/protocols/gnrs.md) and what they mean. Three lines each.\n\
          # Keys have 32 equal secret bytes: 01... signs the binding, 02... the removal, 03... the provider record,\n\
-         # 04... the pointer, 05... the revocation.\n",
+         # 04... the pointer, 05... the revocation, 07... the admission to a group, 08... the membership.\n",
     );
     for (name, bytes, means) in examples() {
         write!(

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use whimbrel_core::Guid;
 
 use crate::wire::{
-    Data, DropReason, NetworkHeader, Transport, TransportKind, UpperProtocol, WireError,
+    Data, DropReason, MemberList, NetworkHeader, ServiceId, Transport, TransportKind,
+    UpperProtocol, WireError,
 };
 
 /// A chunk between arrival and departure. The payload shares the memory that Hop assembled it in.
@@ -68,6 +69,19 @@ impl Flow {
 }
 
 impl NetworkHeader {
+    /// Returns the host that its chunk is for: of a group's chunk the member that this copy is for, if it is
+    /// for one.
+    pub(crate) fn receiver(&self) -> Guid {
+        let via = self.extensions.via;
+        let member = via.filter(|_| self.service.has(ServiceId::MULTICAST));
+        member.unwrap_or(self.destination)
+    }
+
+    /// Returns true if its chunk is for several members of a group.
+    pub(crate) fn is_for_group(&self) -> bool {
+        self.service.has(ServiceId::MULTICAST) && self.extensions.via.is_none()
+    }
+
     /// Returns the flow of its chunk.
     pub(crate) fn flow(&self) -> Flow {
         Flow {
@@ -120,6 +134,33 @@ impl Chunk {
             header: self.header.clone(),
             message,
         }
+    }
+
+    /// Returns the copy of a group's chunk for one member, which it reaches as any host.
+    pub(crate) fn for_member(mut self, member: Guid) -> Chunk {
+        let header = &mut self.header;
+        header.extensions.group = Some(Box::new(header.destination));
+        header.extensions.members = MemberList::default();
+        header.extensions.via = None;
+        header.service = header.service.without(ServiceId::MULTICAST);
+        header.destination = member;
+        header.destination_address = Guid::NONE;
+        self
+    }
+
+    /// Returns the chunk as it is stored: without what is looked up again when it leaves.
+    pub(crate) fn for_storage(self) -> Chunk {
+        let via = self.header.extensions.via;
+        let mut chunk = match via.filter(|_| self.header.service.has(ServiceId::MULTICAST)) {
+            Some(member) => self.for_member(member),
+            None => self,
+        };
+        let header = &mut chunk.header;
+        header.destination_address = Guid::NONE;
+        header.extensions.via = None;
+        header.extensions.addresses.clear();
+        header.extensions.members = MemberList::unplaced(header.extensions.members.members());
+        chunk
     }
 
     /// Returns its flow.
@@ -207,7 +248,7 @@ impl Chunk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{ContentKind, Reliability, ServiceId};
+    use crate::wire::{ContentKind, Reliability};
 
     #[test]
     fn a_chunk_survives_the_way_through_a_hop() {

@@ -23,6 +23,8 @@ pub struct HandedOver {
     pub flow: Flow,
     /// The content.
     pub content: Guid,
+    /// Whether its destination is a group.
+    pub is_for_group: bool,
     /// The id of the request that they answer.
     pub request_id: Option<u64>,
     /// Its chunks. Most of them have long arrived; their receiver knows which.
@@ -63,7 +65,11 @@ pub(crate) struct Handovers {
 impl Handovers {
     /// Records that the neighbour has a chunk.
     pub(crate) fn note(&mut self, header: &NetworkHeader, data: &Data) {
-        let (flow, content) = (header.flow(), data.content);
+        let flow = Flow {
+            source: header.source,
+            destination: header.receiver(),
+        };
+        let content = data.content;
         let known = self
             .entries
             .iter()
@@ -73,6 +79,7 @@ impl Handovers {
             None => HandedOver {
                 flow,
                 content,
+                is_for_group: header.is_for_group(),
                 request_id: None,
                 chunks: ChunkRanges::default(),
             },
@@ -96,6 +103,7 @@ impl Handovers {
         self.entries.push_back(HandedOver {
             flow,
             content: flow.source,
+            is_for_group: false,
             request_id: None,
             chunks: ChunkRanges::default(),
         });
@@ -135,6 +143,7 @@ impl Handovers {
         let sent = sent.map(|(flow, content, request_id)| HandedOver {
             flow,
             content,
+            is_for_group: false,
             request_id,
             chunks: ChunkRanges::all(),
         });

@@ -1,8 +1,7 @@
 //! Sets of next hops, and the one place that selects among them.
 //!
 //! Static routes, attachments and bindings each yield a set. [`NextHops::select`] selects from it
-//! according to the chunk's service: one branch, all of them [MFTP §3.5], or a division of the flow
-//! among them [MF-5G §III].
+//! according to the chunk's service: one branch, or a division of the flow among them [MF-5G §III].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,8 +47,6 @@ pub enum Spread {
     /// The best responsive one.
     #[default]
     Best,
-    /// Multicast: each responsive one gets a copy.
-    All,
     /// Multihoming: one, so that the flow's bytes are divided by weight and measured rate among the
     /// responsive ones of the best preference.
     Divide,
@@ -58,9 +55,7 @@ pub enum Spread {
 impl Spread {
     /// Returns the spread of a chunk's service.
     pub fn of(service: ServiceId) -> Spread {
-        if service.has(ServiceId::MULTICAST) {
-            Spread::All
-        } else if service.has(ServiceId::MULTIHOMING) {
+        if service.has(ServiceId::MULTIHOMING) {
             Spread::Divide
         } else {
             Spread::Best
@@ -197,7 +192,6 @@ impl NextHops {
         divisions: &mut Divisions,
     ) -> impl Iterator<Item = &'a Branch> + use<'a> {
         let chosen = match spread {
-            Spread::All => 0..self.branches.len(),
             Spread::Best => self.one(|branch| branch.up),
             Spread::Divide => {
                 let peers: Vec<&Branch> = match self.best() {
@@ -402,17 +396,15 @@ mod tests {
     }
 
     #[test]
-    fn one_takes_the_best_that_answers_and_all_takes_each() {
+    fn one_takes_the_best_that_answers() {
         let mut best = branch(1, 0, 1, 0);
         let hops = |best| NextHops::from_iter([branch(2, 1, 1, 0), best, branch(3, 1, 1, 0)]);
         let mut divisions = Divisions::new(Scheduler::Weights, 1);
         assert_eq!(ports(&hops(best), Spread::Best, &mut divisions), [1]);
-        assert_eq!(ports(&hops(best), Spread::All, &mut divisions), [1, 2, 3]);
         best.up = false;
         assert_eq!(ports(&hops(best), Spread::Best, &mut divisions), [2]);
-        assert_eq!(ports(&hops(best), Spread::All, &mut divisions), [2, 3]);
         let silent = NextHops::from_iter([best]);
-        for spread in [Spread::Best, Spread::All, Spread::Divide] {
+        for spread in [Spread::Best, Spread::Divide] {
             assert!(ports(&silent, spread, &mut divisions).is_empty());
         }
     }

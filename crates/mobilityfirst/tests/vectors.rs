@@ -9,6 +9,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use whimbrel_core::identity::KeyPair;
 use whimbrel_core::{Guid, GuidPrefix};
+use whimbrel_gnrs::{GroupAdmission, Record};
 use whimbrel_mobilityfirst::chunk::{Chunk, Message};
 use whimbrel_mobilityfirst::local::{
     AcceptOffer, ContentOffer, Get, LocalEvent, LocalRequest, OfferId, OfferVerdict, Publish,
@@ -17,9 +18,9 @@ use whimbrel_mobilityfirst::local::{
 use whimbrel_mobilityfirst::local::{Delivery, MissingParts, Service, Storage, TransferOptions};
 use whimbrel_mobilityfirst::wire;
 use whimbrel_mobilityfirst::wire::{
-    ChunkRanges, ContentKind, Control, ControlCode, Credit, Data, DropReason, Echo, NetworkHeader,
-    Notice, OfferTerms, OfferUse, Presence, PresenceCode, Reliability, Request, ServiceId,
-    SignedOffer, Transport, UpperProtocol,
+    ChunkRanges, ContentKind, Control, ControlCode, Credit, Data, DropReason, Echo, MemberList,
+    NetworkHeader, Notice, OfferTerms, OfferUse, Presence, PresenceCode, Reliability, Request,
+    ServiceId, SignedOffer, Transport, UpperProtocol,
 };
 
 const CLIENT: Guid = Guid([0xc1; 32]);
@@ -131,6 +132,26 @@ fn kept() -> Chunk {
 fn delegated() -> Chunk {
     let mut chunk = data();
     chunk.header.extensions.delegate = true;
+    chunk
+}
+
+/// The same, to a group whose members are the client and the server, at two networks.
+fn grouped() -> Chunk {
+    let mut chunk = data();
+    let header = &mut chunk.header;
+    header.service = header.service.with(ServiceId::MULTICAST);
+    header.destination = Record::group_of(&CLIENT);
+    header.destination_address = Guid::NONE;
+    let networks = [(ACCESS_ROUTER, vec![CLIENT]), (CONTENT, vec![SERVER])];
+    let lists = MemberList::of(networks.into_iter().collect());
+    header.extensions.members = lists.into_iter().next().unwrap_or_default();
+    chunk
+}
+
+/// The copy for one of them that is away.
+fn for_member() -> Chunk {
+    let mut chunk = data();
+    chunk.header.extensions.group = Some(Box::new(Record::group_of(&CLIENT)));
     chunk
 }
 
@@ -278,6 +299,16 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
             delegated(),
         ),
         (
+            "grouped",
+            "Data for a group: the copy for the client at the access router, and for the server elsewhere",
+            grouped(),
+        ),
+        (
+            "for-member",
+            "Data for a group: the copy for the client, which is away",
+            for_member(),
+        ),
+        (
             "kept",
             "Store, detail 1: the access router keeps copies of the chunks 3 to 8",
             kept(),
@@ -339,6 +370,21 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
             "presence",
             "Presence: is the client attached there?",
             presence,
+        ),
+        (
+            "ask-members",
+            "AskMembers: who are the members of this group?",
+            control(&Control::AskMembers {
+                group: Record::group_of(&CLIENT),
+            }),
+        ),
+        (
+            "members",
+            "Members: the client and the server",
+            control(&Control::Members {
+                group: Record::group_of(&CLIENT),
+                members: vec![CLIENT, SERVER],
+            }),
         ),
     ]
 }
@@ -514,6 +560,24 @@ fn local_requests() -> Vec<(&'static str, LocalRequest)> {
             LocalRequest::Delegate {
                 content: CONTENT,
                 is_on: true,
+            },
+        ),
+        (
+            "join",
+            LocalRequest::Join {
+                admission: GroupAdmission::sign(
+                    &KeyPair::from_secret(&[7; 32]),
+                    None,
+                    1_800_000_000_000,
+                ),
+                is_on: true,
+            },
+        ),
+        (
+            "members",
+            LocalRequest::Members {
+                request: 7,
+                group: CLIENT,
             },
         ),
         ("take-offers", LocalRequest::TakeOffers),

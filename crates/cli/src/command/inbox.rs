@@ -10,11 +10,12 @@ use whimbrel_core::Guid;
 use whimbrel_core::units::ByteSize;
 use whimbrel_keychain::small_file;
 use whimbrel_mobilityfirst::local::ContentOffer;
-use whimbrel_node::inbox::{Existing, InboxEvent, InboxRule, take_offers};
+use whimbrel_node::inbox::{Existing, InboxEvent, InboxNames, InboxRule, take_offers};
 use whimbrel_node::keys;
 
 use super::access::{no_host, reach};
 use super::directory;
+use super::group;
 use super::waiting::ToldWait;
 use super::{Outcome, stop_flag, tell, tell_json};
 use crate::arguments::HostAccess;
@@ -52,6 +53,10 @@ pub(crate) struct Inbox {
     /// the nearest gets what is sent; can be repeated
     #[arg(long, value_name = "KEY")]
     service: Vec<PathBuf>,
+    /// Join a group by this admission, or the file that holds it (`whimbrel group admit`), and take what is
+    /// pushed to the group; can be repeated
+    #[arg(long, value_name = "ADMISSION")]
+    group: Vec<String>,
     #[command(flatten)]
     access: HostAccess,
     /// Print lines of JSON
@@ -103,6 +108,12 @@ pub(crate) fn run(arguments: Inbox) -> Outcome {
     };
     let services = arguments.service.iter().map(|path| keys::load(path));
     let services = services.collect::<Result<Vec<_>, _>>()?;
+    let groups = arguments.group.iter().map(|text| group::admission(text));
+    let groups = groups.collect::<Result<Vec<_>, _>>()?;
+    let names = InboxNames {
+        services: &services,
+        groups: &groups,
+    };
     let stop = stop_flag()?;
     let mut access = reach(&arguments.access, Vec::new())?;
     let mut attach = || match (&access.embedded, &mut access.attachment) {
@@ -122,7 +133,7 @@ pub(crate) fn run(arguments: Inbox) -> Outcome {
         &mut attach,
         folder,
         &rule,
-        &services,
+        names,
         count,
         &stop,
         &mut observe,

@@ -11,6 +11,7 @@ pub(crate) mod demo;
 pub(crate) mod directory;
 pub(crate) mod doctor;
 pub(crate) mod get;
+pub(crate) mod group;
 mod guest;
 pub(crate) mod http_proxy;
 pub(crate) mod identity;
@@ -54,6 +55,7 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Push(command) => push::run(command),
         Command::Message(command) => push::message(command),
         Command::Inbox(command) => inbox::run(command),
+        Command::Group(command) => group::run(command),
         Command::Ping(command) => ping::run(command),
         Command::Perf(command) => perf::run(command),
         Command::Ndn(command) => ndn::run(command),

@@ -16,7 +16,7 @@ use whimbrel_node::shelf::Shelf;
 use whimbrel_node::wait::Wait;
 
 use super::access::{no_host, reach};
-use super::directory;
+use super::group::{PushReceiver, receiver};
 use super::serve::shelve;
 use super::transfer::TransferArguments;
 use super::waiting::ToldWait;
@@ -29,9 +29,10 @@ use crate::progress;
 /// What `push` and `message` have in common.
 #[derive(Args, Debug)]
 pub(crate) struct PushArguments {
-    /// The receiver: the name of a host, as its `whimbrel inbox` prints it, or an alias (`whimbrel names`)
-    #[arg(long, value_name = "NAME", value_parser = directory::name)]
-    to: Guid,
+    /// The receiver: the name of a host, as its `whimbrel inbox` prints it, or an alias (`whimbrel names`).
+    /// After "group:" the name or alias of a group: each member gets it
+    #[arg(long, value_name = "NAME|group:NAME", value_parser = receiver)]
+    to: PushReceiver,
     /// Wait until the receiver has it; by default the command ends when the network has taken everything
     #[arg(long)]
     wait: bool,
@@ -76,8 +77,9 @@ pub(crate) struct MessageArguments {
     sending: PushArguments,
 }
 
-pub(crate) fn run(arguments: PushCommand) -> Outcome {
+pub(crate) fn run(mut arguments: PushCommand) -> Outcome {
     let stop = stop_flag()?;
+    arguments.sending.choose_service()?;
     let sending = &arguments.sending;
     if arguments.name.is_some() && arguments.paths.len() > 1 {
         let text = "--name is the name of one file: run a command for each";
@@ -121,8 +123,9 @@ pub(crate) fn run(arguments: PushCommand) -> Outcome {
     deliver(&mut access, &shelf, &items, sending, &stop)
 }
 
-pub(crate) fn message(arguments: MessageArguments) -> Outcome {
+pub(crate) fn message(mut arguments: MessageArguments) -> Outcome {
     let stop = stop_flag()?;
+    arguments.sending.choose_service()?;
     let text = match arguments.text {
         Some(text) => text.into_bytes(),
         None => typed()?,
@@ -142,6 +145,16 @@ pub(crate) fn message(arguments: MessageArguments) -> Outcome {
     };
     let items = [(item, "the message".to_owned())];
     deliver(&mut access, &shelf, &items, &arguments.sending, &stop)
+}
+
+impl PushArguments {
+    /// What is for a group is sent by multicast.
+    fn choose_service(&mut self) -> Result<(), Failure> {
+        match self.to.is_group || self.transfer.is_multicast() {
+            true => self.transfer.choose_multicast(),
+            false => Ok(()),
+        }
+    }
 }
 
 /// Reads standard input into a file that goes with the process.
@@ -175,13 +188,13 @@ fn deliver(
         return Err(Failure::new(Exit::Usage, text));
     }
     let options = PushOptions {
-        destination: sending.to,
+        destination: sending.to.name,
         transfer: sending.transfer.options()?,
         delegate: sending.delegate,
         until_delivered: sending.wait,
         timeout: sending.timeout.map(|span| span.0),
     };
-    let mut report = PushReport::new(items, shelf, sending.json);
+    let mut report = PushReport::new(items, shelf, sending);
     let contents: Vec<PushItem> = items.iter().map(|(item, _)| *item).collect();
     let mut observe = |event: PushEvent| report.tell(event);
     let outcome = push(
@@ -212,6 +225,7 @@ fn deliver(
 /// What the user, or a program, sees of a push.
 struct PushReport<'a> {
     json: bool,
+    is_for_group: bool,
     items: &'a [(PushItem, String)],
     lengths: Vec<u64>,
     taken: Vec<u64>,
@@ -220,7 +234,12 @@ struct PushReport<'a> {
 }
 
 impl PushReport<'_> {
-    fn new<'a>(items: &'a [(PushItem, String)], shelf: &Shelf, json: bool) -> PushReport<'a> {
+    fn new<'a>(
+        items: &'a [(PushItem, String)],
+        shelf: &Shelf,
+        sending: &PushArguments,
+    ) -> PushReport<'a> {
+        let json = sending.json;
         let length = |(item, _): &(PushItem, String)| {
             let content = shelf.publish(&item.content);
             content.map_or(0, |content| content.content_len)
@@ -234,6 +253,7 @@ impl PushReport<'_> {
         bar.set_length(lengths.iter().sum());
         PushReport {
             json,
+            is_for_group: sending.transfer.is_multicast(),
             items,
             taken: vec![0; lengths.len()],
             lengths,
@@ -295,6 +315,16 @@ impl PushReport<'_> {
                 json_line(&json!({ "event": "done", "progress": progress }));
             }
             let refused = match progress.state {
+                SendState::Delivered if self.is_for_group => {
+                    self.say(&format!("{what}: {length} bytes, the members have them"));
+                    continue;
+                }
+                SendState::Taken | SendState::Kept if self.is_for_group && progress.stored > 0 => {
+                    self.say(&format!(
+                        "{what}: {length} bytes, the network has them, and stores them for members that are away"
+                    ));
+                    continue;
+                }
                 SendState::Delivered => {
                     self.say(&format!("{what}: {length} bytes, the receiver has them"));
                     continue;

@@ -36,8 +36,9 @@ pub(crate) struct TransferArguments {
     )]
     storage: Storage,
     /// "unicast": one link at a time; "multihoming": divided among all links; "anycast": to the nearest of
-    /// the hosts that are attached by this name; "default": as the host's policy says
-    #[arg(long, value_name = "default|unicast|multihoming|anycast", value_parser = word::<Service>,
+    /// the hosts that are attached by this name; "multicast": to each member of the group of this name;
+    /// "default": as the host's policy says
+    #[arg(long, value_name = "default|unicast|multihoming|anycast|multicast", value_parser = word::<Service>,
         default_value = "default", hide_default_value = true)]
     service: Service,
 }
@@ -65,6 +66,26 @@ impl TransferArguments {
         };
         let timeout = self.nack_timeout.map(|timeout| timeout.0);
         Ok(options.with_nack_timeout(timeout).with_chunk_size(size))
+    }
+
+    /// Sends to each member of a group.
+    pub(crate) fn choose_multicast(&mut self) -> Result<(), Failure> {
+        let text = match (self.service, self.reliability) {
+            (Service::Default | Service::Multicast, Some(Reliability::Ack)) => {
+                "--reliability ack is for one receiver: the members of a group confirm a content when they have it"
+            }
+            (Service::Default | Service::Multicast, _) => {
+                self.service = Service::Multicast;
+                return Ok(());
+            }
+            _ => "a group gets what is sent to it with --service multicast",
+        };
+        Err(Failure::new(Exit::Usage, text))
+    }
+
+    /// Returns true for what each member of a group gets.
+    pub(crate) fn is_multicast(&self) -> bool {
+        self.service == Service::Multicast
     }
 
     /// Returns true if nothing is sent again.

@@ -8,7 +8,7 @@ use redis::Value;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use whimbrel_gnrs::record::VerifyError;
-use whimbrel_gnrs::store::{Outcome, Put, PutResult, Refusal, Reply, Ticket};
+use whimbrel_gnrs::store::{Outcome, Put, PutResult, Refusal, Reply, StoreLimits, Ticket};
 
 use super::{Engine, Event, busy, lock};
 use crate::connections::Fault;
@@ -63,7 +63,7 @@ impl Engine {
             let now_ms = self.shared.now_ms();
             let mut command = redis::cmd("FCALL");
             command.arg(keys::PUT).arg(1).arg(&key);
-            let most = self.config.max_providers;
+            let most = StoreLimits::most_of(self.config.max_providers, put.record.kind());
             for argument in keys::arguments(now_ms, &put, &field, most) {
                 command.arg(argument);
             }

@@ -6,7 +6,8 @@ use whimbrel_core::{Guid, PortId, Time};
 
 use super::exchanges::Operation;
 use super::{Failure, Rejection, Resolver, ResolverEvent, Timer, Watch};
-use crate::record::{Record, RecordKey, VerifyError};
+use crate::record::{Kind, Record, RecordKey, VerifyError};
+use crate::store::StoreLimits;
 use crate::wire::{Code, Frame, Message, Page, RecordList};
 
 /// Maximum of challenges to one request: a server that sends more is faulty.
@@ -124,8 +125,12 @@ impl Resolver {
             return;
         }
         exchange.collected.extend(records);
+        let mut kinds = exchange.collected.iter().map(Record::kind);
+        let group = kinds.find(|kind| *kind == Kind::Membership);
+        let kind = group.unwrap_or(Kind::Provider);
+        let most = StoreLimits::most_of(self.config.max_providers, kind);
         let next = exchange.first.saturating_add(page.records.len() as u16);
-        if page.more && next > exchange.first && usize::from(next) <= self.config.max_providers {
+        if page.more && next > exchange.first && usize::from(next) <= most {
             exchange.first = next;
             exchange.tries = 0;
             self.exchanges.renew_id(operation);
@@ -312,7 +317,12 @@ impl Resolver {
                     self.counters.untimely_records += 1
                 }
                 Ok(())
-                | Err(VerifyError::WrongKey | VerifyError::BadKey | VerifyError::BadSignature) => {
+                | Err(
+                    VerifyError::WrongKey
+                    | VerifyError::BadKey
+                    | VerifyError::BadSignature
+                    | VerifyError::NotAdmitted,
+                ) => {
                     self.counters.forged_answers += 1;
                     return None;
                 }

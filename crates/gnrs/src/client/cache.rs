@@ -4,6 +4,7 @@ use whimbrel_core::{Guid, Recent, Time, TimerQueue};
 
 use crate::alias::Alias;
 use crate::record::{Address, Kind, Pointer, Record};
+use crate::store::StoreLimits;
 
 /// The known records of a name: verified, neither expired nor removed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -143,10 +144,11 @@ impl Cache {
                 Some(_) => {}
                 None if provider.is_none() => {}
                 None => {
-                    if known.len() > self.max_providers {
+                    let most = StoreLimits::most_of(self.max_providers, record.kind());
+                    if known.len() > most {
                         known.retain(|_, record| !record.is_expired(now_ms));
                     }
-                    if known.len() > self.max_providers {
+                    if known.len() > most {
                         continue;
                     }
                 }

@@ -41,8 +41,8 @@ impl<B: AsRef<[u8]>> Record<B> {
         Guid::from_slice(self.as_bytes().get(FIXED_LEN..end)?)
     }
 
-    /// Returns the host that has what the record is about: the signer of a provider announcement, the host
-    /// that a record of a member names.
+    /// Returns the host that has what the record is about: the signer of a provider announcement and of a
+    /// membership, the host that a record of a member names.
     pub fn holder(&self) -> Guid {
         self.as_member().unwrap_or_else(|| self.signer())
     }

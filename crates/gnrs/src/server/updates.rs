@@ -206,6 +206,8 @@ fn code_of(fault: VerifyError) -> Code {
         VerifyError::FromTheFuture => Code::FromTheFuture,
         VerifyError::TooLong => Code::Malformed,
         VerifyError::WrongKey => Code::WrongKey,
-        VerifyError::BadKey | VerifyError::BadSignature => Code::BadSignature,
+        VerifyError::BadKey | VerifyError::BadSignature | VerifyError::NotAdmitted => {
+            Code::BadSignature
+        }
     }
 }

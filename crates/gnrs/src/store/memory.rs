@@ -168,11 +168,14 @@ impl MemoryStore {
         network: Option<u128>,
     ) -> Result<Option<RecordKey>, Refusal> {
         let subject = record.subject();
+        // Of its kind: whoever announces a group's name as a content's takes no place of a member.
         let providers = || {
-            self.subject(&subject)
-                .filter(|(key, _)| !key.provider.is_none())
+            let entries = self.subject(&subject);
+            let is_alike = |it: &Entry| it.record.kind() == record.kind();
+            entries.filter(move |(key, entry)| !key.provider.is_none() && is_alike(entry))
         };
-        if providers().count() < self.limits.max_providers {
+        let most = StoreLimits::most_of(self.limits.max_providers, record.kind());
+        if providers().count() < most {
             return Ok(None);
         }
         let is_gone = |entry: &Entry| entry.record.is_removal() || entry.keep_until_ms <= now_ms;
@@ -278,7 +281,10 @@ impl MemoryStore {
     pub fn providers(&self, content: &Guid, now_ms: u64) -> Vec<Record> {
         let mut found = Vec::new();
         self.visit(content, now_ms, &mut |record| {
-            let has_holder = matches!(record.kind(), Kind::Provider | Kind::Member);
+            let has_holder = matches!(
+                record.kind(),
+                Kind::Provider | Kind::Member | Kind::Membership
+            );
             if !record.is_removal() && has_holder {
                 found.push(record.clone());
             }

@@ -1,8 +1,8 @@
 //! The studies that there are.
 
 use super::{
-    Backend, Study, belrp, disconnection, m2m, multihoming, name_service, ptp, tcpicn, throughput,
-    web,
+    Backend, Study, belrp, disconnection, m2m, multicast, multihoming, name_service, ptp, tcpicn,
+    throughput, web,
 };
 
 /// Papers by their titles, which readers of a page know; keys are for code.
@@ -95,6 +95,20 @@ pub const STUDIES: [Study; 25] = [
         // They wait for most of their time.
         transfers_per_processor: 2,
         run: m2m::run,
+    },
+    Study {
+        name: "mftp-multicast",
+        title: "One file for 1 to 100 receivers behind a tree of routers: to a group, and to each",
+        source: concat!(
+            mftp!(),
+            ", section 3.5, and section 2, Table 1, row Multicast"
+        ),
+        scenario: include_str!("../../../../studies/mftp-multicast/scenario.toml"),
+        paper: include_str!("../../../../studies/mftp-multicast/paper.toml"),
+        readme: include_str!("../../../../studies/mftp-multicast/README.md"),
+        backends: &[Backend::Sim],
+        transfers_per_processor: 1,
+        run: multicast::run,
     },
     Study {
         name: "belrp-linear",

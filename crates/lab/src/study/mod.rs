@@ -11,6 +11,7 @@ mod flent;
 mod jobs;
 mod list;
 mod m2m;
+mod multicast;
 mod multihoming;
 mod name_service;
 pub(crate) mod page;

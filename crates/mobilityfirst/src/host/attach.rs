@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use core::time::Duration;
 use whimbrel_core::{Guid, PortId, Time, WallClock};
-use whimbrel_gnrs::{Address, KeyPair, Record, Statement};
+use whimbrel_gnrs::{Address, GroupAdmission, KeyPair, Record, Statement};
 
 use super::catalogue::Catalogue;
 use super::clocks::{ClockDifference, Clocks};
 use super::effects::{Action, Effects};
+use super::memberships::{self, Memberships};
 use super::services::Services;
 use super::{App, Timer};
 use crate::links::Links;
@@ -67,6 +68,7 @@ pub(super) struct Registration {
     to_announce: VecDeque<Guid>,
     due: BTreeMap<Guid, Time>,
     services: Services,
+    memberships: Memberships,
 }
 
 impl Registration {
@@ -87,6 +89,7 @@ impl Registration {
             to_announce: VecDeque::new(),
             due: BTreeMap::new(),
             services: Services::default(),
+            memberships: Memberships::default(),
         }
     }
 
@@ -369,9 +372,12 @@ impl Registration {
             self.to_announce.pop_front();
             sent = true;
             let unix_ms = self.clocks.unix_millis(now, &[port]);
-            let is_here = catalogue.contains(&content) || self.services.is_attached(&content);
-            let statement = if is_here {
-                let again = now + self.terms.announcement_lifetime / 3;
+            let is_member = self.memberships.has(&content);
+            let statement = if is_member || self.is_here(catalogue, &content) {
+                let again = match is_member {
+                    true => now + memberships::RENEWAL,
+                    false => now + self.terms.announcement_lifetime / 3,
+                };
                 self.due.insert(content, again);
                 effects.set_earlier(Timer::Announcements, again);
                 self.statement(unix_ms, self.terms.announcement_lifetime, Vec::new())
@@ -382,6 +388,8 @@ impl Registration {
                 statement
             };
             let record = self.services.sign(&content, self.guid, &statement);
+            let record =
+                record.or_else(|| (self.memberships).sign(&content, &self.terms.keys, &statement));
             let record =
                 record.unwrap_or_else(|| Record::provider(&self.terms.keys, content, &statement));
             if let Ok(record) = record {
@@ -418,7 +426,7 @@ impl Registration {
         if code == ControlCode::Stale {
             self.leap();
         }
-        let is_here = catalogue.contains(&content) || self.services.is_attached(&content);
+        let is_here = self.is_here(catalogue, &content) || self.memberships.has(&content);
         if code != ControlCode::Registered && is_here {
             self.due.insert(content, now + ANNOUNCE_AGAIN);
             effects.set_earlier(Timer::Announcements, now + ANNOUNCE_AGAIN);
@@ -429,6 +437,34 @@ impl Registration {
         for (app, content) in self.services.programs(&content) {
             effects.tell(app, LocalEvent::Published { content, code });
         }
+        for (app, content) in self.memberships.programs(&content) {
+            effects.tell(app, LocalEvent::Published { content, code });
+        }
+        self.memberships.note_outcome(&content, code);
+    }
+
+    /// Returns true if the host has a content, or is attached by a service's name.
+    fn is_here(&self, catalogue: &Catalogue, name: &Guid) -> bool {
+        catalogue.contains(name) || self.services.is_attached(name)
+    }
+
+    /// Joins or leaves a group, for a program.
+    pub(super) fn set_membership(
+        &mut self,
+        app: App,
+        admission: GroupAdmission,
+        is_on: bool,
+        effects: &mut Effects,
+    ) {
+        let (content, code) = (admission.group_name(), ControlCode::Full);
+        match self.memberships.set(app, admission, is_on) {
+            Some(group) => self.announce(group),
+            None => effects.tell(app, LocalEvent::Published { content, code }),
+        }
+    }
+
+    pub(super) fn memberships(&mut self) -> &mut Memberships {
+        &mut self.memberships
     }
 
     /// Attaches the host by the name of a key, for a program.
@@ -442,6 +478,7 @@ impl Registration {
 
     /// Ends what a program has attached the host by.
     pub(super) fn forget_services_of(&mut self, app: App) {
+        self.memberships.forget(app);
         let left = self.services.forget(app);
         self.withdraw_announcements(left);
     }

@@ -11,11 +11,14 @@ use super::inbox::HOLD_AGAIN;
 use super::upload::{Pushed, Ready};
 use super::{App, Host, Timer, Way};
 use crate::chunk::{Chunk, Flow};
-use crate::local::{AcceptOffer, OfferId, OfferVerdict, SendContent};
+use crate::local::{AcceptOffer, OfferId, OfferVerdict, SendContent, Service};
 use crate::wire::{
-    ChunkRanges, Control, Credit, Data, DropReason, NetworkHeader, Notice, OfferTerms, Reliability,
-    Request, ServiceId, Transport, UpperProtocol,
+    ChunkRanges, Control, Credit, Data, DropReason, MemberList, NetworkHeader, Notice, OfferTerms,
+    Reliability, Request, ServiceId, Transport, UpperProtocol,
 };
+
+/// Chunks for a group, where a program leaves it open: a copy names up to a thousand members, 32 bytes each.
+const GROUP_CHUNK_LOG2: u8 = 18;
 
 /// An offer, and where its sender is.
 #[derive(Clone, Copy)]
@@ -82,10 +85,16 @@ struct DroppedChunks {
 impl Host {
     /// Sends a program's content to a receiver.
     pub(super) fn send_content(&mut self, now: Time, app: App, send: &SendContent) {
-        let send = &SendContent {
+        let mut send = SendContent {
             destination: send.options.delivery.address(send.destination),
             ..send.clone()
         };
+        let is_for_group = send.options.delivery.service == Service::Multicast;
+        if is_for_group && send.options.reliability == Some(Reliability::Ack) {
+            // A confirmation of each chunk by each member would bury the source.
+            send.options.reliability = Some(Reliability::Nack);
+        }
+        let send = &send;
         let publish = &send.content;
         let id = self.uploads.draw_id();
         let terms = OfferTerms {
@@ -102,7 +111,10 @@ impl Host {
         let service = options.delivery.service(ServiceId::UNICAST);
         let mut header = NetworkHeader::new(service, upper, send.destination, self.guid);
         header.extensions.request = Some(id);
-        let chunk_log2 = options.asked_log2();
+        let chunk_log2 = match options.chunk_log2 {
+            0 if is_for_group => GROUP_CHUNK_LOG2,
+            _ => options.asked_log2(),
+        };
         let request = Request {
             content: publish.content,
             chunk_log2: chunk_log2 & !crate::wire::EXACT_SIZE,
@@ -110,8 +122,9 @@ impl Host {
             reliability: options.reliability.unwrap_or_default(),
             chunks: ChunkRanges::all(),
         };
-        let length = publish.content_len;
-        let request = self.fitted(Way::Uplink, &header, request, Some(length));
+        // The best size for one path is of no meaning for many.
+        let length = Some(publish.content_len).filter(|_| !is_for_group);
+        let request = self.fitted(Way::Uplink, &header, request, length);
         let pushed = Pushed {
             send,
             offer,
@@ -139,6 +152,8 @@ impl Host {
         header.extensions.offer = ready.offer;
         header.extensions.lifetime_ms = treatment.lifetime_ms;
         header.extensions.nack_timeout_ms = ready.nack_timeout_ms;
+        header.extensions.group = ready.group.map(Box::new);
+        header.extensions.members = MemberList::unplaced(ready.members);
         header.extensions.delegate =
             ready.way == Way::Uplink && self.uploads.delegates(&ready.data.content);
         let data = Transport::Data(ready.data);

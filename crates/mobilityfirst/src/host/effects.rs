@@ -79,6 +79,8 @@ pub(super) enum Action {
     Control(PortId, Control),
     /// Tell a router that this host was attached to, by way of another one, that it has left.
     Leave(Guid, Control),
+    /// Ask the router for the members of a group.
+    AskMembers(Guid),
     /// Announce a content.
     Announce(Guid),
     /// Withdraw the announcements of contents.

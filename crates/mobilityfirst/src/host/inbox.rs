@@ -110,7 +110,10 @@ impl OfferedContents {
             number,
         };
         if !self.waiting.contains_key(&id) {
-            if !self.check(now, &id, header.destination, &data, &signed) {
+            // What is for a group is signed for the group.
+            let receiver = header.extensions.group.as_deref().copied();
+            let receiver = receiver.unwrap_or(header.destination);
+            if !self.check(now, &id, receiver, &data, &signed) {
                 effects.drop("false-offer");
                 return true;
             }

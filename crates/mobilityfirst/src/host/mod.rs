@@ -18,6 +18,7 @@ mod holds;
 mod inbox;
 pub mod interfaces;
 mod managing;
+mod memberships;
 mod messages;
 mod ping;
 mod programs;
@@ -272,6 +273,12 @@ impl Host {
                 let keys = whimbrel_gnrs::KeyPair::from_secret(&key.0);
                 self.registration.attach_service(app, keys, effects);
             }
+            LocalRequest::Join { admission, is_on } => {
+                self.join_group(now, app, admission, is_on);
+            }
+            LocalRequest::Members { request, group } => {
+                self.ask_for_members(app, request, &group);
+            }
             LocalRequest::Accept(accept) => self.accept_offer(now, app, &accept),
             LocalRequest::Settle {
                 id,
@@ -385,9 +392,13 @@ impl Host {
             LinkEvent::Restarted(port, handed) if self.uplinks.has(port) => {
                 // The receivers know which chunks of this host's uploads are missing.
                 for handed in handed {
+                    let service = match handed.is_for_group {
+                        true => ServiceId::DELAY_TOLERANT.with(ServiceId::MULTICAST),
+                        false => ServiceId::DELAY_TOLERANT,
+                    };
                     let (request_id, notice) = (handed.request_id, handed.into_lost());
                     let at = (notice.destination, Guid::NONE);
-                    let (service, lost) = (ServiceId::DELAY_TOLERANT, Transport::Lost(notice));
+                    let lost = Transport::Lost(notice);
                     self.effects.send_about(request_id, service, at, lost);
                 }
             }

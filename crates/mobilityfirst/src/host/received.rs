@@ -31,7 +31,7 @@ impl Host {
         let asks_us = chunk.header.service.has(ServiceId::CONTENT_REQUEST);
         let is_member = chunk.header.service.has(ServiceId::ANYCAST)
             && self.registration.is_member_of(&chunk.header.destination);
-        if chunk.header.destination != self.guid && !asks_us && !is_member {
+        if chunk.header.receiver() != self.guid && !asks_us && !is_member {
             return self.effects.drop("not-for-this-host");
         }
         // An inbound peer speaks for nobody but itself.
@@ -136,6 +136,9 @@ impl Host {
             }
             Control::Credit(credit) => self.handle_credit(now, port, &credit),
             Control::Pace(pace) => self.links.note_pace(now, port, &pace),
+            Control::Members { group, members } if self.uplinks.has(port) => {
+                self.note_members(now, group, &members)
+            }
             Control::Attach { .. } | Control::Register { .. } => {
                 self.effects.drop("attach-to-a-host")
             }
@@ -143,6 +146,8 @@ impl Host {
             | Control::Vouch { .. }
             | Control::Left { .. }
             | Control::Presence(_)
+            | Control::AskMembers { .. }
+            | Control::Members { .. }
             | Control::Routing(_) => self.effects.drop("bad-control"),
         }
     }

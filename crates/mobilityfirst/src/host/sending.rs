@@ -53,6 +53,7 @@ impl Host {
                     // If it is lost, the router learns of it from silence.
                     self.send(way, small(header, head), None);
                 }
+                Action::AskMembers(group) => self.ask_members(group),
                 Action::Announce(content) => self.registration.announce(content),
                 Action::Withdraw(contents) => self.registration.withdraw_announcements(contents),
                 Action::Tell(app, event) => {

@@ -34,6 +34,8 @@ pub struct HostCounters {
     pub nacks_sent: u64,
     /// Pushes sent to proxies.
     pub pushes_sent: u64,
+    /// Requests of members of groups for chunks that they miss.
+    pub group_nacks: u64,
     /// Contents that others have offered without a request.
     pub offers: u64,
     /// Of these, those that were refused.
@@ -91,6 +93,37 @@ pub struct PushStatus {
     pub taken: u64,
     /// Of these, bytes that routers store because the receiver is away.
     pub stored: u64,
+    /// If the receiver is a group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<GroupStatus>,
+}
+
+/// The members of a group that a content is sent to, for reports.
+#[derive(Clone, Debug, Serialize)]
+pub struct GroupStatus {
+    /// The known members.
+    pub members: usize,
+    /// Of these, those that have the content.
+    pub delivered: usize,
+    /// Of these, those that have refused it.
+    pub refused: usize,
+    /// Chunks that were sent again to several members at once.
+    pub repairs_multicast: u64,
+    /// Chunks that were sent again to one member.
+    pub repairs_unicast: u64,
+    /// The first members that lack something.
+    pub lacking: Vec<MemberStatus>,
+}
+
+/// A member that has not confirmed a content, for reports.
+#[derive(Clone, Debug, Serialize)]
+pub struct MemberStatus {
+    /// Its name.
+    pub name: Guid,
+    /// Chunks that it has asked for again; 0 if it has said nothing.
+    pub missing: u64,
+    /// Whether a router stores chunks for it because it is away.
+    pub stored: bool,
 }
 
 /// What a router keeps for this host, for reports.

@@ -54,6 +54,8 @@ struct Arrived {
 #[derive(Debug, Default)]
 pub(super) struct Grants {
     crowded: BTreeMap<(WaitingAt, Flow), Crowded>,
+    // The same by flow: that of a group may be crowded at several ports.
+    places: BTreeSet<(Flow, WaitingAt)>,
     // By the port that they come from.
     credits: BTreeMap<(Flow, PortId), OpenCredit>,
     arrived: Vec<Arrived>,
@@ -117,6 +119,7 @@ impl Grants {
         if chunks < 2 || bytes <= backlogs.allowance(place, &flow, from) {
             return;
         }
+        self.places.insert((flow, place));
         let crowded = self.crowded.entry((place, flow)).or_default();
         // Its part may have become smaller since it got credit.
         if crowded.told.insert(from) || self.credits.remove(&(flow, from)).is_some() {
@@ -146,8 +149,9 @@ impl Grants {
             .clone()
             .map(|from| backlogs.allowance(place, flow, *from));
         let most = most.max().unwrap_or(0);
-        // A flow that comes from one port, and is not divided here since, continues by credit.
-        let only = told.clone().next().filter(|_| told.len() == 1);
+        // A flow that comes from one port and waits for one, and is not divided here since, continues by credit.
+        let is_alone = told.len() == 1 && self.places_of(flow).count() == 1;
+        let only = told.clone().next().filter(|_| is_alone);
         let Some(from) = only.copied().filter(|_| !backlogs.division.has(flow)) else {
             if chunks < 2 || bytes <= most / 4 * 3 {
                 self.free(place, flow);
@@ -174,10 +178,23 @@ impl Grants {
     /// Nothing holds a flow back any more.
     fn free(&mut self, place: WaitingAt, flow: &Flow) {
         let crowded = self.crowded.remove(&(place, *flow));
+        self.places.remove(&(*flow, place));
         for from in crowded.into_iter().flat_map(|it| it.told) {
             self.credits.remove(&(*flow, from));
-            self.tell(from, *flow, Grant::Free);
+            // What waits for another next hop of a group still holds it back.
+            if !self.holds_back(from, flow) {
+                self.tell(from, *flow, Grant::Free);
+            }
         }
+    }
+
+    /// Returns where enough of a flow waits.
+    fn places_of(&self, flow: &Flow) -> impl Iterator<Item = WaitingAt> {
+        let places = self.places.range((*flow, None)..);
+        let flow = *flow;
+        places
+            .take_while(move |(of, _)| *of == flow)
+            .map(|(_, place)| *place)
     }
 
     /// A chunk came in on `from`. Wherever it goes, it uses up credit.
@@ -221,8 +238,10 @@ impl Grants {
 
     /// Returns true if a flow is held back at `from` for what waits here.
     pub(super) fn holds_back(&self, from: PortId, flow: &Flow) -> bool {
-        let mut crowded = self.crowded.iter();
-        crowded.any(|((_, of), crowded)| of == flow && crowded.told.contains(&from))
+        self.places_of(flow).any(|place| {
+            let crowded = self.crowded.get(&(place, *flow));
+            crowded.is_some_and(|crowded| crowded.told.contains(&from))
+        })
     }
 
     /// Returns the flows that are held back for what waits for `port`.
@@ -286,5 +305,6 @@ impl Grants {
             crowded.told.remove(&port);
             !crowded.told.is_empty()
         });
+        (self.places).retain(|(flow, place)| self.crowded.contains_key(&(*place, *flow)));
     }
 }

@@ -12,6 +12,7 @@ mod version;
 use bytes::Bytes;
 use whimbrel_content::Verified;
 use whimbrel_core::{Guid, GuidPrefix};
+use whimbrel_gnrs::GroupAdmission;
 
 use crate::wire::{ContentKind, ControlCode, codes};
 pub use delivery::{AcceptOffer, ContentOffer, OfferId, OfferVerdict, SendContent, SendState};
@@ -123,6 +124,21 @@ pub enum LocalRequest {
     Attach {
         /// The key.
         key: ServiceKey,
+    },
+    /// Join a group with this host, or leave it [MFTP §3.5]. A membership outlasts this program.
+    /// [`LocalEvent::Published`] tells the outcome, with the group's name.
+    Join {
+        /// By which the group lets it in.
+        admission: GroupAdmission,
+        /// True to join.
+        is_on: bool,
+    },
+    /// Request the members of a group. If the answer takes longer than a second, the program asks again.
+    Members {
+        /// Chosen by the program, returned in the answer, which is a [`LocalEvent::Status`].
+        request: u32,
+        /// The group's name.
+        group: Guid,
     },
     /// Tell this program of the contents that others send to this host without a request.
     TakeOffers,

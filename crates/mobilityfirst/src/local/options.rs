@@ -69,6 +69,8 @@ pub enum Service {
     Multihoming,
     /// To the nearest of the hosts that are attached by the name.
     Anycast,
+    /// To each member of the group of this name [MFTP §3.5].
+    Multicast,
 }
 
 codes!(Service, "service", {
@@ -76,6 +78,7 @@ codes!(Service, "service", {
     Unicast = 1,
     Multihoming = 2,
     Anycast = 3,
+    Multicast = 4,
 });
 
 impl Service {
@@ -86,6 +89,7 @@ impl Service {
             Service::Unicast => "unicast",
             Service::Multihoming => "multihoming",
             Service::Anycast => "anycast",
+            Service::Multicast => "multicast",
         }
     }
 }
@@ -203,7 +207,7 @@ impl Delivery {
     /// Returns the delivery to one of the hosts that are attached by a name, once it is known.
     pub(crate) fn to_one(self) -> Delivery {
         let service = match self.service {
-            Service::Anycast => Service::Default,
+            Service::Anycast | Service::Multicast => Service::Default,
             service => service,
         };
         Delivery { service, ..self }
@@ -213,6 +217,7 @@ impl Delivery {
     pub(crate) fn address(self, destination: Guid) -> Guid {
         match self.service {
             Service::Anycast => Record::members_of(&destination),
+            Service::Multicast => Record::group_of(&destination),
             _ => destination,
         }
     }
@@ -222,7 +227,7 @@ impl Delivery {
         match self.service {
             Service::Default => None,
             Service::Multihoming => Some(true),
-            Service::Unicast | Service::Anycast => Some(false),
+            Service::Unicast | Service::Anycast | Service::Multicast => Some(false),
         }
     }
 
@@ -236,6 +241,7 @@ impl Delivery {
             Service::Default | Service::Unicast => service,
             Service::Multihoming => service.with(ServiceId::MULTIHOMING),
             Service::Anycast => service.with(ServiceId::ANYCAST),
+            Service::Multicast => service.with(ServiceId::MULTICAST),
         }
     }
 
@@ -370,7 +376,7 @@ pub(super) mod tests {
     }
 
     pub(crate) fn any_delivery() -> impl Strategy<Value = Delivery> {
-        (any::<u32>(), 0usize..4).prop_map(|(storage, service)| Delivery {
+        (any::<u32>(), 0usize..5).prop_map(|(storage, service)| Delivery {
             storage: Storage::from_code(storage),
             service: Service::ALL[service],
         })

@@ -381,7 +381,7 @@ impl Binding {
 
     /// Returns true for a host that is attached to this router: it is no router, whatever a record or a chunk
     /// says, and gets only what is addressed to itself.
-    fn is_host_here(&self, name: &Guid, links: &Links) -> bool {
+    pub(super) fn is_host_here(&self, name: &Guid, links: &Links) -> bool {
         let mut ports = links.neighbours.ports_of(name);
         ports.any(|port| self.attachments.is_on(name, port))
     }
@@ -443,7 +443,7 @@ impl Binding {
         effects: &mut Effects,
     ) -> NextHops {
         let answered = self.answered(now, host, hops.clone(), links, effects);
-        if answered.best().is_some() && spread != Spread::All {
+        if answered.best().is_some() {
             return answered;
         }
         let mut hops = hops;

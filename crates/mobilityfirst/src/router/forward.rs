@@ -190,9 +190,10 @@ impl Router {
             Ok(Control::Pace(pace)) => self.links.note_pace(now, from, &pace),
             Ok(Control::Ask { guid }) => self.handle_ask(from, guid),
             Ok(Control::Vouch { record }) => self.handle_vouch(now, from, record),
+            Ok(Control::AskMembers { group }) => self.answer_members(now, from, group),
             Ok(Control::Routing(message)) => self.handle_routing(now, from, message),
             // From a neighbouring router: only hosts attach.
-            Ok(Control::Challenge { .. } | Control::Outcome { .. }) => {}
+            Ok(Control::Challenge { .. } | Control::Outcome { .. } | Control::Members { .. }) => {}
             Ok(Control::Left { record }) => self.handle_left(now, from, record),
             // It goes to a router by its name, and is answered there.
             Ok(Control::Presence(_)) | Err(_) => self.effects.drop("bad-control"),
@@ -249,6 +250,12 @@ impl Router {
         if outgoing.chunk.header.service.has(ServiceId::NEIGHBOUR) {
             return self.effects.drop("neighbour-gone");
         }
+        if outgoing.chunk.header.service.has(ServiceId::MULTICAST) {
+            match self.forward_multicast(now, outgoing) {
+                Some(copy) => outgoing = copy,
+                None => return,
+            }
+        }
         let (links, effects) = (&self.links, &mut self.effects);
         let outcome = self.binding.decide(now, &mut outgoing, links, effects);
         self.carry_on(now, outgoing, outcome);
@@ -263,8 +270,8 @@ impl Router {
         }
     }
 
-    /// Sends a chunk on as many of these next hops as its service says.
-    fn send_or_store(&mut self, now: Time, outgoing: ChunkToSend, hops: &NextHops) {
+    /// Sends a chunk on one of these next hops, as its service says.
+    pub(super) fn send_or_store(&mut self, now: Time, outgoing: ChunkToSend, hops: &NextHops) {
         if self.binding.routes.waits_for_usual(&outgoing, hops) {
             self.effects.counters.waited_for_usual += 1;
             return self.store_or_give_up(now, outgoing);
@@ -278,26 +285,18 @@ impl Router {
             return self.links.divide(outgoing, hops);
         }
         let mut chosen = hops.select(spread, chunk.flow(), chunk.size(), &mut self.divisions);
-        let Some(mut branch) = chosen.next() else {
+        let Some(branch) = chosen.next() else {
             self.proxy
                 .yield_to_others(now, &outgoing, &mut self.effects);
             return self.store_or_give_up(now, outgoing);
         };
-        let outgoing = match spread {
-            Spread::Best | Spread::Divide
-                if self.links.neighbours.is_crowded(branch.port, &outgoing) =>
-            {
-                match self.spill(now, outgoing, hops) {
-                    Some(outgoing) => outgoing,
-                    None => return,
-                }
-            }
-            _ => outgoing,
+        let outgoing = match self.links.neighbours.is_crowded(branch.port, &outgoing) {
+            true => match self.spill(now, outgoing, hops) {
+                Some(outgoing) => outgoing,
+                None => return,
+            },
+            false => outgoing,
         };
-        for next in chosen {
-            self.send_over(now, outgoing.clone().over(branch, hops), branch.port);
-            branch = next;
-        }
         self.send_over(now, outgoing.over(branch, hops), branch.port);
     }
 
@@ -305,7 +304,7 @@ impl Router {
     /// that has room without a loss for others.
     fn spill(&mut self, now: Time, outgoing: ChunkToSend, hops: &NextHops) -> Option<ChunkToSend> {
         let header = &outgoing.chunk.header;
-        let (destination, address) = (header.destination, header.destination_address);
+        let (destination, address) = (header.receiver(), header.destination_address);
         let carried = &header.extensions.addresses;
         if !self.proxy.takes(&outgoing.chunk) {
             return Some(outgoing);
@@ -362,6 +361,9 @@ impl Router {
             self.effects.counters.requests_absorbed += 1;
             return;
         }
+        if outgoing.chunk.header.is_for_group() {
+            return self.forward_to_group(now, outgoing);
+        }
         let (links, effects) = (&self.links, &mut self.effects);
         let binding = &mut self.binding;
         let outcome = binding.bind_waiting(now, &mut outgoing, name, answer, links, effects);
@@ -376,13 +378,20 @@ impl Router {
         name: Guid,
         why: Failure,
     ) {
+        if outgoing.chunk.header.is_for_group() {
+            return match why {
+                Failure::NotFound => self.forward_to_group(now, outgoing),
+                // The name service is away: it is not asked again for each chunk.
+                _ => self.store_or_give_up(now, outgoing),
+            };
+        }
         let (links, effects) = (&self.links, &mut self.effects);
         let binding = &mut self.binding;
         let outcome = binding.unresolvable(now, &mut outgoing, name, why, links, effects);
         self.carry_on(now, outgoing, outcome);
     }
 
-    fn store_or_give_up(&mut self, now: Time, outgoing: ChunkToSend) {
+    pub(super) fn store_or_give_up(&mut self, now: Time, outgoing: ChunkToSend) {
         self.proxy.store_or_drop(now, outgoing, &mut self.effects);
     }
 

@@ -35,6 +35,8 @@
 //! A part reads the links, and pushes as an [`effects::Action`] what is to happen beyond its state.
 //! [`Router`] dispatches events to the parts, and carries their actions out.
 //!
+//! [`groups`](self) divides the chunks for groups among next hops; it keeps nothing.
+//!
 //! Memory is bounded by configuration: the back-pressure buffer, the storage, and for each
 //! neighbour its hop's bound (`docs/protocols/hop.md`); tables are bounded by the constants in
 //! these modules.
@@ -51,6 +53,7 @@ mod effects;
 mod fetches;
 mod followed;
 mod forward;
+mod groups;
 mod hearsay;
 mod holders;
 #[cfg(test)]

@@ -239,6 +239,14 @@ impl Names {
         Some(self.look_up_own(now, name))
     }
 
+    /// Returns what was known about a name, until it expires: for a flow that does not wait for each look-up.
+    pub(super) fn remembered(&self, now: Time, name: &Guid) -> Option<Answer> {
+        match self.has_service {
+            true => self.resolver.remembered(now, name),
+            false => None,
+        }
+    }
+
     /// A host, at `at` if it is attached here, says that it does not serve a content.
     pub(super) fn note_not_served(
         &mut self,

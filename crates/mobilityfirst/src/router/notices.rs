@@ -145,8 +145,11 @@ impl Notices {
 /// follows the chunks' path, behind those that were forwarded.
 pub(super) fn lost(from: Guid, handed: HandedOver) -> Chunk {
     let request_id = handed.request_id;
-    let notice = handed.into_lost();
-    let (service, upper) = (ServiceId::DELAY_TOLERANT, UpperProtocol::Transport);
+    let service = match handed.is_for_group {
+        true => ServiceId::DELAY_TOLERANT.with(ServiceId::MULTICAST),
+        false => ServiceId::DELAY_TOLERANT,
+    };
+    let (notice, upper) = (handed.into_lost(), UpperProtocol::Transport);
     let mut header = NetworkHeader::new(service, upper, from, notice.destination);
     header.source_address = from;
     header.extensions.request = request_id;

@@ -32,6 +32,10 @@ pub struct RouterCounters {
     pub chunks_released: u64,
     /// Stored chunks forwarded because of their source's Push.
     pub chunks_pushed: u64,
+    /// Chunks for groups that were divided among next hops, and the copies that left.
+    pub group_chunks: u64,
+    /// See `group_chunks`.
+    pub group_copies: u64,
     /// Chunks moved to storage because the next hop takes them too slowly.
     pub held_back: u64,
     /// Times that a neighbour was asked to hold back a flow.

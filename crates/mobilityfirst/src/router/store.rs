@@ -307,7 +307,8 @@ impl ProxyStore {
         wanted.map_or(most, |wanted| wanted.min(most))
     }
 
-    fn is_stored(&self, chunk: &Chunk) -> bool {
+    /// Returns true if the same chunk of the same flow is stored.
+    pub(super) fn is_stored(&self, chunk: &Chunk) -> bool {
         let part = chunk.data().map(|data| (data.content, data.index));
         part.is_some_and(|part| self.parts.contains_key(&(chunk.flow(), part)))
     }

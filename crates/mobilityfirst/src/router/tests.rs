@@ -9,7 +9,7 @@ use whimbrel_core::{
     Deadline, Guid, Machine, OpenRefusal, PortEvent, PortId, PortOrigin, PortRequest, PortToken,
     SeededRng, Time, Transmit, WallClock,
 };
-use whimbrel_gnrs::{Address, KeyPair, Record, Statement};
+use whimbrel_gnrs::{Address, GroupAdmission, KeyPair, Record, Statement};
 use whimbrel_link::{Buffer, Hop, HopConfig, HopEvent};
 use whimbrel_sim::link::LinkSpec;
 use whimbrel_sim::{AnyMachine, DuplexLink, testbed};
@@ -289,14 +289,28 @@ pub(super) fn data(service: ServiceId, destination: Guid, index: u32, len: usize
     Chunk::of_transport(header, &Transport::Data(data))
 }
 
-#[test]
-fn a_multicast_chunk_leaves_on_both_ports_of_its_destination_and_shares_memory_and_room() {
-    let group = name(9);
-    let mut net = Net::new(&[*SOURCE, name(3), name(4)]);
-    for neighbour in [2, 3] {
-        let port = port(neighbour);
-        assert!(net.with_router(|it, _| it.binding.attachments.insert(group, port, 1)));
+/// Has the hosts on these ports be members of a group. Returns the name of its memberships.
+pub(super) fn join(net: &mut Net, ports: &[usize]) -> Guid {
+    let group = KeyPair::from_secret(&[70; 32]);
+    let admission = GroupAdmission::sign(&group, None, u64::MAX);
+    for neighbour in ports {
+        let keys = KeyPair::from_secret(&[70 + *neighbour as u8; 32]);
+        let port = port(*neighbour);
+        net.with_router(|it, now| {
+            let now_ms = it.config.wall.unix_millis(now);
+            let said = Statement::new(now_ms, 60_000, Vec::new());
+            let record = Record::membership(&keys, &admission, &said).expect("a record");
+            assert!(it.binding.attachments.insert(keys.guid(), port, 1));
+            let _ = it.binding.names.keep(now, port, record, |_| None);
+        });
     }
+    Record::group_of(&group.guid())
+}
+
+#[test]
+fn the_copies_of_a_groups_chunk_share_memory_and_room() {
+    let mut net = Net::new(&[*SOURCE, name(3), name(4)]);
+    let group = join(&mut net, &[2, 3]);
     let (chunk, len) = (data(ServiceId::MULTICAST, group, 5, 100_000), 100_000);
     assert!(net.router().links.buffer().0 == 0);
     net.send(1, chunk);

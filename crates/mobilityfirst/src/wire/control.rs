@@ -4,7 +4,7 @@ use bytes::Bytes;
 use core::time::Duration;
 use whimbrel_core::Guid;
 
-use super::{Reader, WireError};
+use super::{MAX_LISTED_MEMBERS, Reader, WireError};
 
 /// Domain of the signature in [`Control::Attach`].
 pub const ATTACH_CONTEXT: &str = "whimbrel attach v1";
@@ -64,6 +64,18 @@ pub enum Control {
     },
     /// From a router to one that a host's record names, and back: whether the host is there.
     Presence(Presence),
+    /// From a host to its router: who are the members of this group?
+    AskMembers {
+        /// The name of the group's memberships ([`whimbrel_gnrs::Record::group_of`]).
+        group: Guid,
+    },
+    /// The answer, when the name service has given it.
+    Members {
+        /// The name that was asked for.
+        group: Guid,
+        /// The first [`MAX_LISTED_MEMBERS`](super::MAX_LISTED_MEMBERS) members.
+        members: Vec<Guid>,
+    },
     /// Between neighbouring routers that learn their ways (`docs/protocols/routing.md`).
     Routing(whimbrel_routing::Message),
 }
@@ -247,6 +259,17 @@ impl Control {
                 out.extend_from_slice(&about.nonce.to_be_bytes());
                 out.push(about.code.code());
             }
+            Control::AskMembers { group } => {
+                out.push(17);
+                out.extend_from_slice(group.as_bytes());
+            }
+            Control::Members { group, members } => {
+                out.push(18);
+                out.extend_from_slice(group.as_bytes());
+                for member in members {
+                    out.extend_from_slice(member.as_bytes());
+                }
+            }
             Control::Routing(message) => {
                 out.push(16);
                 message.encode(out);
@@ -327,23 +350,16 @@ impl Control {
                 let code = PresenceCode::from_code(code)?;
                 Ok(Control::Presence(Presence { guid, nonce, code }))
             }
-            11 => {
-                let spare = match reader.u8()? {
-                    0 => false,
-                    1 => true,
-                    _ => return Err(WireError::Invalid("spare")),
-                };
-                let lease = Duration::from_millis(reader.u32()?.into());
-                let octets = reader.u32()?;
-                let (source, destination) = (reader.guid()?, reader.guid()?);
+            11 => read_credit(reader).map(Control::Credit),
+            17 => {
+                let group = reader.guid()?;
                 reader.finish()?;
-                Ok(Control::Credit(Credit {
-                    source,
-                    destination,
-                    octets,
-                    spare,
-                    lease,
-                }))
+                Ok(Control::AskMembers { group })
+            }
+            18 => {
+                let group = reader.guid()?;
+                let members = guids(reader.0)?;
+                Ok(Control::Members { group, members })
             }
             16 => whimbrel_routing::Message::decode(reader.0)
                 .map(Control::Routing)
@@ -351,6 +367,34 @@ impl Control {
             other => Err(WireError::MessageType(other)),
         }
     }
+}
+
+fn read_credit(mut reader: Reader<'_>) -> Result<Credit, WireError> {
+    let spare = match reader.u8()? {
+        0 => false,
+        1 => true,
+        _ => return Err(WireError::Invalid("spare")),
+    };
+    let lease = Duration::from_millis(reader.u32()?.into());
+    let octets = reader.u32()?;
+    let (source, destination) = (reader.guid()?, reader.guid()?);
+    reader.finish()?;
+    Ok(Credit {
+        source,
+        destination,
+        octets,
+        spare,
+        lease,
+    })
+}
+
+/// Reads names to the end of a message.
+fn guids(bytes: &[u8]) -> Result<Vec<Guid>, WireError> {
+    let whole = bytes.chunks_exact(Guid::LEN);
+    if !whole.remainder().is_empty() || whole.len() > MAX_LISTED_MEMBERS {
+        return Err(WireError::Invalid("members"));
+    }
+    Ok(whole.filter_map(Guid::from_slice).collect())
 }
 
 #[cfg(test)]
@@ -398,6 +442,9 @@ mod tests {
                     })
                 }),
             any_guid().prop_map(|guid| Control::Ask { guid }),
+            any_guid().prop_map(|group| Control::AskMembers { group }),
+            (any_guid(), prop::collection::vec(any_guid(), 0..9))
+                .prop_map(|(group, members)| Control::Members { group, members }),
             record().prop_map(|record| Control::Vouch { record }),
             record().prop_map(|record| Control::Left { record }),
             (

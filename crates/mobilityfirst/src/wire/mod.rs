@@ -31,6 +31,7 @@ pub(crate) use codes;
 
 mod control;
 mod echo;
+mod members;
 mod network;
 mod offer;
 mod ranges;
@@ -41,6 +42,7 @@ pub use control::{
     ATTACH_CONTEXT, Control, ControlCode, Credit, Pace, Presence, PresenceCode, attach_statement,
 };
 pub use echo::Echo;
+pub use members::{MAX_LISTED_MEMBERS, MAX_LISTED_NETWORKS, MemberList, MembersAt};
 pub use network::{
     Extensions, HOP_LIMIT, MAX_CARRIED_ADDRESSES, NETWORK_HEADER_LEN, NetworkHeader, ServiceId,
     UpperProtocol, VERSION,

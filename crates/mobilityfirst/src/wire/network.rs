@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use whimbrel_core::Guid;
 
-use super::{Reader, SignedOffer, WireError};
+use super::{MemberList, Reader, SignedOffer, WireError};
 
 /// The version that this program writes and reads.
 pub const VERSION: u8 = 1;
@@ -21,6 +21,8 @@ const EXTENSION_REQUEST: u16 = 0x0005;
 const EXTENSION_OFFER: u16 = 0x0006;
 const EXTENSION_DELEGATE: u16 = 0x0007;
 const EXTENSION_NACK_TIMEOUT: u16 = 0x0008;
+const EXTENSION_GROUP: u16 = 0x0009;
+const EXTENSION_MEMBERS: u16 = 0x800a;
 /// Maximum of addresses that a chunk carries; further ones are left out.
 pub const MAX_CARRIED_ADDRESSES: usize = 8;
 
@@ -32,7 +34,8 @@ pub struct ServiceId(pub u16);
 impl ServiceId {
     /// To the one host that the destination names.
     pub const UNICAST: ServiceId = ServiceId(0);
-    /// Every next hop towards the destination gets a copy.
+    /// The destination is a group [MFTP §3.5]: each of its members, or of those that the chunk lists, gets it.
+    /// With *via*, a copy for this member, which is attached to the router that sends it.
     pub const MULTICAST: ServiceId = ServiceId(0x0001);
     /// The destination is a name by which several hosts are attached; the nearest one gets it.
     pub const ANYCAST: ServiceId = ServiceId(0x0002);
@@ -52,6 +55,11 @@ impl ServiceId {
     /// Returns true if all flags of `other` are set.
     pub const fn has(self, other: ServiceId) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// The flags but for those of `other`.
+    pub const fn without(self, other: ServiceId) -> ServiceId {
+        ServiceId(self.0 & !other.0)
     }
 
     /// Both sets of flags.
@@ -111,6 +119,10 @@ pub struct Extensions {
     pub nack_timeout_ms: Option<u32>,
     /// The source's access router should keep a copy, and answer for it [MFTP §3.3].
     pub delegate: bool,
+    /// The group to which a chunk for one member was sent.
+    pub group: Option<Box<Guid>>,
+    /// The members that a chunk for a group is still to reach; all of them if empty.
+    pub members: MemberList,
     /// Unknown extensions, which are forwarded: type and value.
     unknown: Vec<(u16, Vec<u8>)>,
 }
@@ -194,6 +206,14 @@ impl NetworkHeader {
         }
         if self.extensions.delegate {
             extend(EXTENSION_DELEGATE, &[]);
+        }
+        if let Some(group) = &self.extensions.group {
+            extend(EXTENSION_GROUP, group.as_bytes());
+        }
+        if !self.extensions.members.is_empty() {
+            let mut value = Vec::new();
+            self.extensions.members.encode(&mut value);
+            extend(EXTENSION_MEMBERS, &value);
         }
         for (kind, value) in &self.extensions.unknown {
             extend(*kind, value);
@@ -303,6 +323,11 @@ impl Extensions {
                     extensions.request = Some(u64::from_be_bytes(bytes));
                 }
                 EXTENSION_OFFER => extensions.offer = Some(SignedOffer::decode(value)?),
+                EXTENSION_GROUP => {
+                    let group = Guid::from_slice(value).ok_or(WireError::Invalid("group"))?;
+                    extensions.group = Some(Box::new(group));
+                }
+                EXTENSION_MEMBERS => extensions.members = MemberList::decode(value)?,
                 EXTENSION_DELEGATE if value.is_empty() => extensions.delegate = true,
                 EXTENSION_DELEGATE => return Err(WireError::Invalid("delegation")),
                 kind if kind & CRITICAL != 0 => return Err(WireError::CriticalExtension(kind)),
@@ -321,6 +346,7 @@ fn milliseconds(value: &[u8], what: &'static str) -> Result<u32, WireError> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::OfferUse;
+    use super::super::members::tests::any_members;
     use super::*;
     use proptest::prelude::*;
     use whimbrel_core::identity::{PublicKey, Signature};
@@ -345,13 +371,14 @@ pub(super) mod tests {
             via in prop::option::of(any_guid()), lifetime_ms: Option<u32>, nack_timeout_ms: Option<u32>,
             addresses in prop::collection::vec(any_guid(), 0..=MAX_CARRIED_ADDRESSES),
             request: Option<u64>, delegate: bool, offer in prop::option::of(any_offer()),
-            unknown in prop::collection::vec((9u16..0x8000, prop::collection::vec(any::<u8>(), 0..9)), 0..3),
+            group in prop::option::of(any_guid()), members in any_members(),
+            unknown in prop::collection::vec((11u16..0x8000, prop::collection::vec(any::<u8>(), 0..9)), 0..3),
         ) -> NetworkHeader {
             NetworkHeader {
                 hop_limit, service: ServiceId(service),
                 upper: [UpperProtocol::Transport, UpperProtocol::Echo, UpperProtocol::Control][upper],
                 source: guids[0], source_address: guids[1], destination: guids[2], destination_address: guids[3],
-                extensions: Extensions { via, lifetime_ms, addresses, request, offer, nack_timeout_ms, delegate, unknown },
+                extensions: Extensions { via, lifetime_ms, addresses, request, offer, nack_timeout_ms, delegate, group: group.map(Box::new), members, unknown },
             }
         }
     }

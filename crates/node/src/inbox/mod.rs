@@ -20,6 +20,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use whimbrel_core::{Guid, KeyPair};
+use whimbrel_gnrs::GroupAdmission;
 use whimbrel_mobilityfirst::local::{
     ContentOffer, LocalEvent, LocalRequest, OfferId, OfferVerdict, ServiceKey,
 };
@@ -95,13 +96,22 @@ pub enum InboxError {
     },
 }
 
+/// The names by which an inbox is reached besides that of its host.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InboxNames<'a> {
+    /// Services: the host is attached by their names as long as the inbox is there.
+    pub services: &'a [KeyPair],
+    /// Groups: the host joins them, and stays a member.
+    pub groups: &'a [GroupAdmission],
+}
+
 /// Takes what others push into `folder` until `stop` is set, or `count` contents and messages have come.
-/// `attach` returns a further connection to the host, which is attached by the names of the `services` meanwhile.
+/// `attach` returns a further connection to the host, which has `names` besides its own.
 pub fn take_offers(
     attach: &mut dyn FnMut() -> Attachment,
     folder: &Path,
     rule: &InboxRule,
-    services: &[KeyPair],
+    names: InboxNames<'_>,
     count: Option<u64>,
     stop: &AtomicBool,
     observe: &mut dyn FnMut(InboxEvent),
@@ -119,7 +129,7 @@ pub fn take_offers(
     let mut inbox = InboxRun {
         folder,
         rule,
-        services,
+        names,
         record,
         queue: VecDeque::new(),
         later: Vec::new(),
@@ -169,7 +179,7 @@ pub fn take_offers(
 struct InboxRun<'a> {
     folder: &'a Path,
     rule: &'a InboxRule,
-    services: &'a [KeyPair],
+    names: InboxNames<'a>,
     record: InboxRecord,
     queue: VecDeque<ContentOffer>,
     /// Contents that are tried again.
@@ -195,7 +205,11 @@ impl InboxRun<'_> {
     ) -> Result<(), LocalError> {
         let request = NAME_QUESTION;
         client.send(&LocalRequest::Status { request })?;
-        for service in self.services {
+        for admission in self.names.groups {
+            let (admission, is_on) = (*admission, true);
+            client.send(&LocalRequest::Join { admission, is_on })?;
+        }
+        for service in self.names.services {
             let key = ServiceKey(service.secret());
             client.send(&LocalRequest::Attach { key })?;
         }

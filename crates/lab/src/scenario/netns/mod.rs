@@ -19,6 +19,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use whimbrel_link::ndnlp::PaperOptions;
+use whimbrel_mobilityfirst::local::Service;
 use whimbrel_sim::link::LinkSpec;
 
 use super::Plan;
@@ -69,6 +70,12 @@ pub(super) fn refusal(plan: &Plan) -> Option<Refusal> {
             if given {
                 return refuse(key, format!("play '{name}' with '{key}'"));
             }
+        }
+        if load.delivery.service == Service::Multicast {
+            return refuse(
+                "service",
+                format!("have the receivers of '{name}' be a group"),
+            );
         }
         if load.kind == Kind::Bulk && load.plane == Plane::Ndn {
             let what = format!("run '{name}', whose repeated files caches would answer,");

@@ -116,6 +116,10 @@ impl World<'_> {
             if matches!(self.plan.loads[load].kind, Kind::Push(_)) {
                 self.request(receiver, CLIENT_APP, LocalRequest::TakeOffers);
             }
+            if pushes::is_for_group(&self.plan.loads[load]) {
+                let join = pushes::join(&self.plan.loads[load]);
+                self.request(receiver, CLIENT_APP, join);
+            }
             let first = self.asked[index].schedule.at.len();
             self.publish(index, first)?;
         }
@@ -337,6 +341,8 @@ impl World<'_> {
                 let get = get_of(known, request, content);
                 self.request(receiver, CLIENT_APP, LocalRequest::Get(get));
             }
+            // All members get what is sent to the first one.
+            By::Push(..) if pushes::is_for_group(known) && known.to.first() != Some(&receiver) => {}
             By::Push(..) => {
                 if let Some(content) = self.contents.get(&(load, number)) {
                     let send = pushes::send(known, receiver, request, publish(content));

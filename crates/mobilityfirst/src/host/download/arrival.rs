@@ -225,7 +225,7 @@ impl Downloads {
         let notice = Notice {
             content: data.content,
             source: header.source,
-            destination: header.destination,
+            destination: header.receiver(),
             chunks: ChunkRanges::from(data.index..data.index.saturating_add(1)),
             stored: 0,
             limit: 0,

@@ -2,8 +2,10 @@
 
 mod confirming;
 mod delegation;
+mod group;
 mod one;
 mod reading;
+mod refusing;
 mod sending;
 #[cfg(test)]
 mod tests;
@@ -16,14 +18,14 @@ use whimbrel_content::ChunkSize;
 use whimbrel_core::{Guid, KeyedState, SeededRng, Time};
 
 use delegation::Delegations;
+use group::Recipients;
 use one::Upload;
 pub(super) use sending::Pushed;
 use turns::{Client, Turns};
 
 use super::catalogue::{Catalogue, Offer};
-use super::effects::{Action, Effects};
+use super::effects::Effects;
 use super::{App, Timer, Way};
-use crate::chunk::Chunk;
 use crate::local::{Delivery, LocalEvent, Service, TransferOptions};
 use crate::wire::{
     ChunkRanges, Data, DropReason, NetworkHeader, Notice, Reliability, Request, ServiceId,
@@ -63,6 +65,10 @@ pub(super) struct Ready {
     pub(super) nack_timeout_ms: Option<u32>,
     /// With a chunk that the client has not requested.
     pub(super) offer: Option<SignedOffer>,
+    /// The group that a repair for one member belongs to.
+    pub(super) group: Option<Guid>,
+    /// The members of a group that it is for; all of them if empty.
+    pub(super) members: Vec<Guid>,
 }
 
 /// An upload: a content, its receiver, and the way to it.
@@ -220,6 +226,10 @@ impl Uploads {
             client: header.source,
             way,
         };
+        if let Some(sent) = self.sent_to_group(&key, header.extensions.request) {
+            let member = key.client;
+            return self.note_group_request(now, sent, member, request, presence, effects);
+        }
         let Some(offer) = self.catalogue.get(&key.content) else {
             return self.refuse(key, header, &request, DropReason::NotServed, effects);
         };
@@ -384,48 +394,6 @@ impl Uploads {
         });
     }
 
-    fn refuse(
-        &mut self,
-        key: Key,
-        header: &NetworkHeader,
-        request: &Request,
-        reason: DropReason,
-        effects: &mut Effects,
-    ) {
-        if !request.chunks.is_empty() {
-            let (address, request_id) = (header.source_address, header.extensions.request);
-            self.tell_client(key, address, request_id, reason, effects);
-        }
-    }
-
-    /// Tells a client why its request cannot be met.
-    fn tell_client(
-        &mut self,
-        key: Key,
-        address: Guid,
-        request_id: Option<u64>,
-        reason: DropReason,
-        effects: &mut Effects,
-    ) {
-        let notice = Notice {
-            content: key.content,
-            source: key.client,
-            destination: key.content,
-            chunks: ChunkRanges::default(),
-            stored: 0,
-            limit: 0,
-        };
-        // A client that the notice does not reach asks again.
-        effects.push(Action::Send {
-            way: key.way,
-            treatment: ServiceId::UNICAST.into(),
-            to: key.client,
-            address,
-            request_id,
-            message: Transport::Drop(notice, reason),
-        });
-    }
-
     /// Notes that the next router, or the client itself, has a chunk: only now it counts as sent,
     /// however long the hop took. It is not sent again for a repeated request for this long, and up
     /// to twice as long.
@@ -475,6 +443,9 @@ impl Uploads {
     pub(super) fn send_later(&mut self, key: Key, index: u32) {
         if let Some(upload) = self.by_key.get_mut(&key) {
             upload.pending.insert(index);
+            if let Some(group) = upload.group_mut() {
+                group.take_back(&ChunkRanges::from(index..index.saturating_add(1)));
+            }
             self.take_turn(key);
         }
     }
@@ -516,6 +487,9 @@ impl Uploads {
             client: header.source,
             way,
         };
+        if let Some(sent) = self.sent_to_group(&key, header.extensions.request) {
+            return self.note_member_confirmed(&sent, key.client, &ack.chunks, effects);
+        }
         let key = self.sent_by(key, header.extensions.request);
         if let Some(upload) = self.by_key.get_mut(&key) {
             upload.note_confirmed(now, &ack.chunks);
@@ -528,18 +502,24 @@ impl Uploads {
     /// Returns the upload that a receiver speaks of: that to the receiver, or that to a name by which it is
     /// attached, which carries the same id.
     fn sent_by(&self, key: Key, request_id: Option<u64>) -> Key {
+        let sent = self.shared_by(&key, request_id, Service::Anycast);
+        sent.unwrap_or(key)
+    }
+
+    /// Returns the upload of the same content, with this id, to a name that several hosts have.
+    fn shared_by(&self, key: &Key, request_id: Option<u64>, service: Service) -> Option<Key> {
         let first = Key {
             client: Guid::NONE,
-            ..key
+            ..*key
         };
         let of_content = self.by_key.range(first..);
         let mut of_content = of_content.take_while(|(it, _)| it.content == key.content);
         let is_meant = |upload: &Upload| {
-            let is_anycast = upload.delivery.service == Service::Anycast;
-            is_anycast && upload.push.is_some() && upload.is_about(request_id)
+            let is_shared = upload.delivery.service == service;
+            is_shared && upload.push.is_some() && upload.is_about(request_id)
         };
         let sent = of_content.find(|(_, upload)| is_meant(upload));
-        sent.map_or(key, |(sent, _)| *sent)
+        sent.map(|(sent, _)| *sent)
     }
 
     /// Handles a proxy's notice that it stores chunks of an upload: they need not be sent again. At
@@ -558,6 +538,9 @@ impl Uploads {
         };
         if notice.source != self.guid {
             return effects.counters.drop("notice-for-another");
+        }
+        if let Some(sent) = self.sent_to_group(&key, header.extensions.request) {
+            return self.note_member_stored(&sent, key.client);
         }
         let offer = self.catalogue.get(&key.content);
         let content_len = offer.map_or(0, |offer| offer.publish.content_len);
@@ -599,7 +582,11 @@ impl Uploads {
             client: notice.destination,
             way: Way::Uplink,
         };
-        let key = self.sent_by(key, header.extensions.request);
+        let sent = self.sent_to_group(&key, header.extensions.request);
+        if let Some(sent) = sent.filter(|_| reason != DropReason::TooLarge) {
+            return self.note_member_dropped(now, &sent, &notice, reason, effects);
+        }
+        let key = sent.unwrap_or_else(|| self.sent_by(key, header.extensions.request));
         let Some(offer) = self.catalogue.get(&key.content) else {
             return;
         };
@@ -628,6 +615,9 @@ impl Uploads {
             kept.subtract(&chunks);
         }
         upload.pending.union(&chunks);
+        if let Some(group) = upload.group_mut() {
+            group.take_back(&chunks);
+        }
         if let Some(push) = &mut upload.push {
             push.note_dropped(&chunks);
         }
@@ -637,38 +627,6 @@ impl Uploads {
         effects.set_earlier(Timer::Uploads, again);
     }
 
-    pub(super) fn upload_too_large(
-        &mut self,
-        now: Time,
-        way: Way,
-        chunk: &Chunk,
-        effects: &mut Effects,
-    ) {
-        if let Some(data) = chunk.data() {
-            self.tell_too_large(
-                now,
-                Key {
-                    content: data.content,
-                    client: chunk.header.destination,
-                    way,
-                },
-                effects,
-            );
-        }
-    }
-
-    /// Tells the client, which chooses the chunk size, that a hop does not carry it. The size of what it
-    /// has not requested is the sender's choice.
-    fn tell_too_large(&mut self, now: Time, key: Key, effects: &mut Effects) {
-        if self.shrink_push(now, &key) {
-            return self.take_turn(key);
-        }
-        if let Some(upload) = self.by_key.remove(&key) {
-            let (address, request_id) = (upload.client_address, upload.request_id());
-            self.tell_client(key, address, request_id, DropReason::TooLarge, effects);
-        }
-    }
-
     /// Ends pauses, repeats what is unconfirmed in ACK mode, forgets idle uploads.
     pub(super) fn check_uploads(&mut self, now: Time, effects: &mut Effects) {
         self.forget_idle(now);
@@ -676,6 +634,10 @@ impl Uploads {
         self.report_pushes(now, effects);
         let mut next = None;
         let mut due = Vec::new();
+        for key in self.groups() {
+            let repairs = self.check_group(now, &key, effects);
+            next = [next, repairs].into_iter().flatten().min();
+        }
         for (key, upload) in &mut self.by_key {
             upload.repeat_unconfirmed(now);
             if !upload.pending.is_empty() {

@@ -7,6 +7,7 @@ use whimbrel_content::ChunkSize;
 use whimbrel_core::{Guid, Time};
 
 use super::confirming::Unconfirmed;
+use super::group::GroupPush;
 use super::sending::SentContent;
 use super::{Asked, MAX_PAUSE};
 use crate::local::Delivery;
@@ -97,6 +98,11 @@ impl Upload {
     /// Returns the id of the request that is answered.
     pub(super) fn request_id(&self) -> Option<u64> {
         self.request_ids[0]
+    }
+
+    /// Returns the state of an upload to a group.
+    pub(super) fn group_mut(&mut self) -> Option<&mut GroupPush> {
+        self.push.as_mut().and_then(|push| push.group.as_mut())
     }
 
     /// Returns true if a notice with this id is about this upload: who sends it has seen a request, or

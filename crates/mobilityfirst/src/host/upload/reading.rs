@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use whimbrel_core::{Guid, Time};
 
 use super::sending::SentContent;
-use super::{Key, MAX_READS, READ_PATIENCE, Read, Reader, Ready, Uploads};
+use super::{Key, MAX_READS, READ_PATIENCE, Read, Reader, Ready, Recipients, Uploads};
 use crate::host::effects::Effects;
 use crate::host::holds::Ahead;
 use crate::host::{App, Timer};
-use crate::local::{LocalEvent, ReadChunk};
+use crate::local::{LocalEvent, ReadChunk, Service};
 use crate::wire::{Data, DropReason};
 
 impl Uploads {
@@ -202,6 +202,10 @@ impl Uploads {
         };
         let offer = self.catalogue.get(&key.content)?;
         let upload = self.by_key.get_mut(&key)?;
+        let recipients = match upload.group_mut() {
+            Some(group) => group.recipients_of(index)?,
+            None => Recipients::All,
+        };
         let data = Data {
             content: key.content,
             index,
@@ -213,20 +217,31 @@ impl Uploads {
             proof: chunk.proof,
             payload: chunk.data,
         };
-        upload.note_sent(now, index);
+        if recipients == Recipients::All {
+            upload.note_sent(now, index);
+        }
+        let (to, delivery) = match &recipients {
+            Recipients::One(member) => (*member, upload.delivery.to_one()),
+            _ => (key.client, upload.delivery),
+        };
         Some(Ready {
             key,
             index,
             way: key.way,
-            to: key.client,
+            to,
             address: upload.client_address,
             data,
             request_id: upload.request_id(),
             multihoming: upload.multihoming,
             more: upload.pending.count() << upload.chunk_size.code(),
-            delivery: upload.delivery,
+            delivery,
             nack_timeout_ms: upload.nack_timeout_ms,
             offer: upload.push.as_ref().map(SentContent::offer),
+            group: matches!(recipients, Recipients::One(_)).then_some(key.client),
+            members: match recipients {
+                Recipients::Some(members) => members,
+                _ => Vec::new(),
+            },
         })
     }
 
@@ -238,6 +253,10 @@ impl Uploads {
         }
         effects.withdraw(vec![key.content]);
         if let Some(upload) = self.by_key.remove(&key) {
+            if upload.delivery.service == Service::Multicast {
+                // A group has asked for nothing.
+                return;
+            }
             let (address, request_id) = (upload.client_address, upload.request_id());
             self.tell_client(key, address, request_id, DropReason::NotServed, effects);
         }

@@ -6,12 +6,14 @@ use core::time::Duration;
 use whimbrel_content::ChunkSize;
 use whimbrel_core::Time;
 
+use super::group::GroupPush;
+use super::one::Upload;
 use super::{Key, Uploads};
 use crate::host::catalogue::Offer;
 use crate::host::effects::Effects;
 use crate::host::status::PushStatus;
 use crate::host::{App, Way};
-use crate::local::{LocalEvent, SendContent, SendState};
+use crate::local::{LocalEvent, SendContent, SendState, Service};
 use crate::wire::{ChunkRanges, DropReason, NetworkHeader, Reliability, Request, SignedOffer};
 
 /// A router that cannot store a chunk says so soon after it has taken it. Before the sender is told
@@ -37,6 +39,8 @@ pub(super) struct SentContent {
     // When, and how long after the last time, the receiver is probed.
     probe: (Time, Duration),
     told: Option<(SendState, u64, u64)>,
+    // If its receiver is a group.
+    pub(super) group: Option<GroupPush>,
 }
 
 /// A content to send: `request` and `header` are those by which its receiver would request it.
@@ -150,7 +154,8 @@ impl Uploads {
         let presence = super::Presence::Lost;
         self.handle_wanted(now, key.way, header, request, presence, effects);
         if let Some(upload) = self.by_key.get_mut(&key) {
-            upload.delivery = send.options.delivery;
+            let delivery = send.options.delivery;
+            upload.delivery = delivery;
             upload.push = Some(SentContent {
                 app,
                 request: send.request,
@@ -160,6 +165,7 @@ impl Uploads {
                 is_taken: false,
                 probe: (now, PROBE),
                 told: None,
+                group: (delivery.service == Service::Multicast).then(GroupPush::default),
             });
         }
     }
@@ -218,6 +224,9 @@ impl Uploads {
         let count = smaller.count(length).min(u32::MAX.into()) as u32;
         let all = ChunkRanges::from(0..count);
         push.note_new_size(count, &all);
+        if let Some(group) = &mut push.group {
+            group.begin_again();
+        }
         upload.chunk_size = smaller;
         upload.first = count.checked_sub(1);
         upload.pending = all;
@@ -273,9 +282,7 @@ impl Uploads {
                 push.is_taken = true;
                 push.probe = (now + PROBE, PROBE * 2);
             }
-            if push.take_probe(now) {
-                upload.pending.insert(last);
-            }
+            let is_probed = push.take_probe(now);
             let told = (status.state, status.taken, status.stored);
             if push.told != Some(told) {
                 push.told = Some(told);
@@ -284,6 +291,11 @@ impl Uploads {
             // "Sends and forgets" [MFTP §3.2.2].
             if push.is_taken && upload.reliability == Reliability::DontCare {
                 self.by_key.remove(&key);
+            } else if is_probed
+                && !self.probe_group(&key, last)
+                && let Some(upload) = self.by_key.get_mut(&key)
+            {
+                upload.pending.insert(last);
             }
         }
     }
@@ -314,7 +326,18 @@ impl Uploads {
             state,
             taken: bytes(&push.taken),
             stored: bytes(&stored),
+            group: self.group_status(key),
         })
+    }
+
+    /// Returns the uploads to groups.
+    pub(super) fn groups(&self) -> Vec<Key> {
+        let is_for_group = |it: &Upload| it.push.as_ref().is_some_and(|push| push.group.is_some());
+        let all = self
+            .by_key
+            .iter()
+            .filter(|(_, upload)| is_for_group(upload));
+        all.map(|(key, _)| *key).collect()
     }
 
     /// Returns the first sent contents, for reports.

@@ -111,7 +111,7 @@ impl Proxy {
         if it.chunk.header.service.has(ServiceId::DELAY_TOLERANT) {
             self.store_chunk(now, it, effects);
         } else {
-            self.note_drop(&it.chunk, DropReason::Unreachable, effects);
+            self.note_drop(&it.chunk.for_storage(), DropReason::Unreachable, effects);
         }
     }
 
@@ -122,10 +122,20 @@ impl Proxy {
         outgoing: ChunkToSend,
         effects: &mut Effects,
     ) -> Option<StoreId> {
-        let (mut chunk, origin) = (outgoing.chunk, outgoing.origin);
-        chunk.header.destination_address = Guid::NONE;
-        chunk.header.extensions.via = None;
-        chunk.header.extensions.addresses.clear();
+        let (chunk, origin) = (outgoing.chunk.for_storage(), outgoing.origin);
+        if self.store.is_stored(&chunk) && !chunk.header.extensions.members.is_empty() {
+            // For other members than what is stored: each has its own then.
+            for member in chunk.header.extensions.members.members() {
+                let copy = ChunkToSend {
+                    chunk: chunk.clone(),
+                    room: outgoing.room.clone(),
+                    origin,
+                    ..outgoing
+                };
+                effects.push(Action::Forward(copy.for_member(member)));
+            }
+            return None;
+        }
         let (destination, notice) = (chunk.header.destination, notice_key(&chunk, News::Stored));
         let request = match notice {
             Some(_) => None,
@@ -433,7 +443,7 @@ impl Proxy {
         // neighbour is for nobody elsewhere.
         let follows = |outgoing: &ChunkToSend| {
             let header = &outgoing.chunk.header;
-            header.destination == host
+            header.receiver() == host
                 && outgoing.order.is_none()
                 && !header.service.has(ServiceId::NEIGHBOUR)
         };

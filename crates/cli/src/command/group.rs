@@ -1,0 +1,274 @@
+//! `group`: groups of hosts, to which `push` and `message` send [MFTP §3.5].
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use whimbrel_core::Guid;
+use whimbrel_core::units::Span;
+use whimbrel_gnrs::GroupAdmission;
+use whimbrel_keychain::small_file;
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
+use whimbrel_mobilityfirst::wire::ControlCode;
+use whimbrel_node::keys;
+use whimbrel_node::pointers::unix_ms;
+
+use super::access::{no_host, reach};
+use super::directory;
+use super::{Outcome, json_line, out, stop_flag};
+use crate::arguments::HostAccess;
+use crate::exit::{self, Exit, Failure};
+use crate::logging::{note, path_line};
+
+/// How often the signal is looked at, and a question is repeated.
+const LOOK: Duration = Duration::from_millis(200);
+const AGAIN: Duration = Duration::from_secs(1);
+/// The number of the question for the members.
+const QUESTION: u32 = 1;
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum GroupCommand {
+    /// Create a group's key and print its name
+    #[command(after_help = format!("Example:\n  whimbrel group create team.pem\n  whimbrel group admit team.pem anyone -o team.admission\n\n{}", exit::HELP))]
+    Create {
+        /// The file to write (PKCS#8 PEM, mode 0600); it must not exist. Whoever has it decides who may join
+        file: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Sign that a host, or anyone, may join a group
+    #[command(
+        after_help = "Example:\n  whimbrel group admit team.pem 6b1e...c2 -o ship-7.admission\n\nAn admission for a host is of no use to \
+                      others; one for anyone makes the group open. It cannot be taken back before it ends."
+    )]
+    Admit {
+        /// The group's key file
+        key: PathBuf,
+        /// The host's name, or "anyone"
+        #[arg(value_name = "NAME|anyone", value_parser = admitted)]
+        member: AdmittedHost,
+        /// How long it is valid
+        #[arg(long, value_name = "DURATION", default_value = "365 d", value_parser = Span::with_unit)]
+        lifetime: Span,
+        /// The file to write, which must not exist; by default it is printed
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Join a group with this host. It stays a member when it sleeps or is away
+    #[command(
+        after_help = "Example:\n  whimbrel group join team.admission --key me.pem --router 192.0.2.1:4711\n\nA membership is renewed while a \
+                      host daemon runs, and ends a week after it was last renewed."
+    )]
+    Join(Joining),
+    /// Leave a group
+    #[command(
+        after_help = "Example:\n  whimbrel group leave team.admission --key me.pem --router 192.0.2.1:4711"
+    )]
+    Leave(Joining),
+    /// Print the names of a group's members
+    #[command(after_help = "Example:\n  whimbrel group members 6b1e...c2 --router 192.0.2.1:4711")]
+    Members {
+        /// The group: its name, or an alias (`whimbrel names`)
+        #[arg(value_name = "GROUP", value_parser = group)]
+        group: Guid,
+        #[command(flatten)]
+        asking: GroupAsking,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// What `join` and `leave` have in common.
+#[derive(Args, Debug)]
+pub(crate) struct Joining {
+    /// The admission, or the file that holds it
+    #[arg(value_name = "ADMISSION")]
+    admission: String,
+    #[command(flatten)]
+    asking: GroupAsking,
+}
+
+/// The host, and the patience.
+#[derive(Args, Debug)]
+pub(crate) struct GroupAsking {
+    #[command(flatten)]
+    access: HostAccess,
+    /// Give up after this long
+    #[arg(long, value_name = "DURATION", default_value = "30 s", value_parser = Span::with_unit)]
+    timeout: Span,
+}
+
+/// Who may join.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AdmittedHost(Option<Guid>);
+
+fn admitted(text: &str) -> Result<AdmittedHost, whimbrel_node::directory::ResolveError> {
+    match text {
+        "anyone" => Ok(AdmittedHost(None)),
+        name => directory::name(name).map(|name| AdmittedHost(Some(name))),
+    }
+}
+
+/// Reads a group's name, with or without the word before it by which receivers are told to be groups.
+fn group(text: &str) -> Result<Guid, whimbrel_node::directory::ResolveError> {
+    directory::name(text.strip_prefix(GROUP_WORD).unwrap_or(text))
+}
+
+/// Before the name of a group in the place of a receiver's.
+pub(crate) const GROUP_WORD: &str = "group:";
+
+/// Whom a content or a message is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PushReceiver {
+    pub(crate) name: Guid,
+    pub(crate) is_group: bool,
+}
+
+/// Reads a receiver as people type it: a name or an alias, after "group:" that of a group.
+pub(crate) fn receiver(text: &str) -> Result<PushReceiver, whimbrel_node::directory::ResolveError> {
+    Ok(PushReceiver {
+        name: group(text)?,
+        is_group: text.starts_with(GROUP_WORD),
+    })
+}
+
+/// Reads an admission, or the file that holds it.
+pub(crate) fn admission(text: &str) -> Result<GroupAdmission, Failure> {
+    let text = match text.parse::<GroupAdmission>() {
+        Ok(admission) => return Ok(admission),
+        Err(_) => small_file::read_text(Path::new(text)).map_err(|error| {
+            let path = path_line(Path::new(text));
+            let text = format!("{path} is no admission, and cannot be read as a file: {error}");
+            Failure::new(Exit::Usage, text)
+        })?,
+    };
+    let admission = text.trim().parse::<GroupAdmission>().ok();
+    admission.filter(GroupAdmission::is_signed).ok_or_else(|| {
+        let text = "the file holds no admission that a group has signed (whimbrel group admit)";
+        Failure::new(Exit::Usage, text)
+    })
+}
+
+pub(crate) fn run(command: GroupCommand) -> Outcome {
+    match command {
+        GroupCommand::Create { file, json } => {
+            let name = keys::create(&file)?.guid();
+            match json {
+                true => json_line(&json!({ "group": name })),
+                false => out(&format!("{name}\n")),
+            }
+            Ok(Exit::Done)
+        }
+        GroupCommand::Admit {
+            key,
+            member,
+            lifetime,
+            output,
+        } => admit(&key, member, lifetime.0, output.as_deref()),
+        GroupCommand::Join(joining) => join(joining, true),
+        GroupCommand::Leave(joining) => join(joining, false),
+        GroupCommand::Members {
+            group,
+            asking,
+            json,
+        } => members(group, asking, json),
+    }
+}
+
+fn admit(key: &Path, member: AdmittedHost, lifetime: Duration, output: Option<&Path>) -> Outcome {
+    let keys = keys::load(key)?;
+    let expires_ms = unix_ms().saturating_add(lifetime.as_millis() as u64);
+    let admission = GroupAdmission::sign(&keys, member.0, expires_ms);
+    match output {
+        None => out(&format!("{admission}\n")),
+        Some(path) => {
+            let mut file = std::fs::File::create_new(path)?;
+            std::io::Write::write_all(&mut file, format!("{admission}\n").as_bytes())?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Asks the host, and waits for what `answer` returns.
+fn ask<T>(
+    asking: &GroupAsking,
+    request: &LocalRequest,
+    again: bool,
+    mut answer: impl FnMut(LocalEvent) -> Option<T>,
+) -> Result<T, Failure> {
+    let stop = stop_flag()?;
+    let mut access = reach(&asking.access, Vec::new())?;
+    let mut client = access.attachment.connect().map_err(no_host)?;
+    let begun = Instant::now();
+    let mut asked: Option<Instant> = None;
+    while !stop.load(Ordering::Relaxed) {
+        if asked.is_none_or(|at| again && at.elapsed() >= AGAIN) {
+            client.send(request)?;
+            asked = Some(Instant::now());
+        }
+        if let Some(event) = client.receive(LOOK)?
+            && let Some(found) = answer(event)
+        {
+            return Ok(found);
+        }
+        if begun.elapsed() >= asking.timeout.0 {
+            let text = "no router has answered in time; `whimbrel doctor` looks for the cause";
+            return Err(Failure::new(Exit::TimedOut, text));
+        }
+    }
+    Err(Failure::new(Exit::Interrupted, "interrupted"))
+}
+
+fn join(joining: Joining, is_on: bool) -> Outcome {
+    let admission = admission(&joining.admission)?;
+    let group = admission.group_name();
+    if is_on && joining.asking.access.router.is_empty() != joining.asking.access.key.is_none() {
+        note("a member needs a name that stays: name a file for its key with --key");
+    }
+    let request = LocalRequest::Join { admission, is_on };
+    let code = ask(&joining.asking, &request, false, |event| match event {
+        // Until the name service has answered.
+        LocalEvent::Published { code, .. } if code == ControlCode::Attached => None,
+        LocalEvent::Published { content, code } => (content == group).then_some(code),
+        _ => None,
+    })?;
+    let why = match code {
+        ControlCode::Registered | ControlCode::Attached => {
+            let what = if is_on { "joined" } else { "left" };
+            note(&format!("{what} {}", directory::shown(&group)));
+            return Ok(Exit::Done);
+        }
+        ControlCode::Invalid => "the admission is not for this host, or it has ended",
+        ControlCode::Stale => "the name service has a newer statement of this host",
+        ControlCode::Unreachable => "no name service answers",
+        ControlCode::Full => "the host, the router or the name service has no room",
+        ControlCode::Clock => "the clock of this machine is wrong, or the admission has ended",
+    };
+    let text = format!("cannot change the membership in {group}: {why}");
+    Err(Failure::new(Exit::Other, text))
+}
+
+fn members(group: Guid, asking: GroupAsking, json: bool) -> Outcome {
+    let request = LocalRequest::Members {
+        request: QUESTION,
+        group,
+    };
+    let report = ask(&asking, &request, true, |event| match event {
+        LocalEvent::Status { request, json } if request == QUESTION => Some(json),
+        _ => None,
+    })?;
+    if json {
+        out(&format!("{report}\n"));
+        return Ok(Exit::Done);
+    }
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap_or_default();
+    let names = report["members"].as_array().into_iter().flatten();
+    for name in names.filter_map(|name| name.as_str()?.parse::<Guid>().ok()) {
+        out(&format!("{}\n", directory::shown(&name)));
+    }
+    Ok(Exit::Done)
+}

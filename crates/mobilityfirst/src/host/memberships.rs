@@ -1,0 +1,236 @@
+//! Groups that this host is a member of [MFTP §3.5], and programs that ask who else is.
+//!
+//! A membership outlasts the program that joined: a member that sleeps is a member. It ends when a program
+//! leaves the group, with its admission, or a week after the host was last there.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use whimbrel_core::{Guid, Time};
+use whimbrel_gnrs::{GroupAdmission, KeyPair, Record, Statement, StatementError};
+
+use super::effects::{Action, Effects};
+use super::{App, Host, Way};
+use crate::local::LocalEvent;
+use crate::wire::{Control, ControlCode};
+
+/// Bound of the groups of a host.
+const MAX_GROUPS: usize = 64;
+/// Bound of the questions of programs that wait for an answer; the oldest is forgotten.
+const MAX_QUESTIONS: usize = 64;
+/// Longest lifetime of a membership's record.
+const LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
+/// A record is renewed after this long.
+pub(super) const RENEWAL: Duration = Duration::from_secs(600);
+
+#[derive(Debug)]
+struct Membership {
+    admission: GroupAdmission,
+    // Programs that are told the outcome.
+    apps: BTreeSet<App>,
+    is_over: bool,
+}
+
+/// A program that has asked for the members of a group.
+#[derive(Clone, Copy, Debug)]
+struct MembersQuestion {
+    app: App,
+    request: u32,
+    group: Guid,
+}
+
+/// The groups of a host, by the names of their memberships.
+#[derive(Debug, Default)]
+pub(super) struct Memberships {
+    by_group: BTreeMap<Guid, Membership>,
+    questions: VecDeque<MembersQuestion>,
+}
+
+impl Memberships {
+    /// Joins or leaves a group. Returns the name of its memberships; `None` if there are too many.
+    pub(super) fn set(&mut self, app: App, admission: GroupAdmission, is_on: bool) -> Option<Guid> {
+        let group = Record::group_of(&admission.group_name());
+        if self.by_group.len() >= MAX_GROUPS && !self.by_group.contains_key(&group) {
+            return None;
+        }
+        let known = self.by_group.entry(group).or_insert(Membership {
+            admission,
+            apps: BTreeSet::new(),
+            is_over: false,
+        });
+        known.admission = admission;
+        known.is_over = !is_on;
+        known.apps.insert(app);
+        Some(group)
+    }
+
+    pub(super) fn forget(&mut self, app: App) {
+        for membership in self.by_group.values_mut() {
+            membership.apps.remove(&app);
+        }
+        self.questions.retain(|question| question.app != app);
+    }
+
+    /// Returns true if the host is a member of this group.
+    pub(super) fn has(&self, group: &Guid) -> bool {
+        let membership = self.by_group.get(group);
+        membership.is_some_and(|membership| !membership.is_over)
+    }
+
+    /// Returns the programs that are told of a group, and its name.
+    pub(super) fn programs(&self, group: &Guid) -> Vec<(App, Guid)> {
+        let membership = self.by_group.get(group).into_iter();
+        let programs = membership.flat_map(|it| {
+            let name = it.admission.group_name();
+            it.apps.iter().map(move |app| (*app, name))
+        });
+        programs.collect()
+    }
+
+    /// Signs a membership, or its end; `None` for another name.
+    pub(super) fn sign(
+        &mut self,
+        group: &Guid,
+        keys: &KeyPair,
+        statement: &Statement,
+    ) -> Option<Result<Record, StatementError>> {
+        let membership = self.by_group.get(group)?;
+        let longest = statement.issued_ms + LIFETIME.as_millis() as u64;
+        let expires_ms = match membership.is_over {
+            true => longest,
+            false => longest.min(membership.admission.expires_ms),
+        };
+        let statement = Statement {
+            expires_ms,
+            removed: membership.is_over,
+            ..statement.clone()
+        };
+        Some(Record::membership(keys, &membership.admission, &statement))
+    }
+
+    /// The name service has answered about a group: what is over is forgotten.
+    pub(super) fn note_outcome(&mut self, group: &Guid, code: ControlCode) {
+        let is_done = code == ControlCode::Registered;
+        if is_done && self.by_group.get(group).is_some_and(|it| it.is_over) {
+            self.by_group.remove(group);
+        }
+    }
+
+    fn ask(&mut self, question: MembersQuestion) {
+        let same = |it: &MembersQuestion| (it.app, it.request) == (question.app, question.request);
+        self.questions.retain(|it| !same(it));
+        if self.questions.len() >= MAX_QUESTIONS {
+            self.questions.pop_front();
+        }
+        self.questions.push_back(question);
+    }
+
+    fn take_questions(&mut self, group: &Guid) -> Vec<MembersQuestion> {
+        let (about, others) = self.questions.iter().partition(|it| it.group == *group);
+        self.questions = others;
+        about.into()
+    }
+}
+
+/// The members of a group, as programs are told them.
+#[derive(serde::Serialize)]
+struct MembersReport<'a> {
+    members: &'a [Guid],
+}
+
+impl Host {
+    /// A program joins or leaves a group with its host.
+    pub(super) fn join_group(
+        &mut self,
+        now: Time,
+        app: App,
+        admission: GroupAdmission,
+        is_on: bool,
+    ) {
+        let content = admission.group_name();
+        let has_ended = admission.expires_ms <= self.registration.own_millis(now);
+        let admits = admission.member.is_none_or(|member| member == self.guid);
+        let refused = match is_on {
+            true if has_ended => Some(ControlCode::Clock),
+            true if !admits => Some(ControlCode::Invalid),
+            _ => (!admission.is_signed()).then_some(ControlCode::Invalid),
+        };
+        if let Some(code) = refused {
+            return self
+                .effects
+                .tell(app, LocalEvent::Published { content, code });
+        }
+        (self.registration).set_membership(app, admission, is_on, &mut self.effects);
+    }
+
+    /// A program asks for the members of a group.
+    pub(super) fn ask_for_members(&mut self, app: App, request: u32, name: &Guid) {
+        let group = Record::group_of(name);
+        let question = MembersQuestion {
+            app,
+            request,
+            group,
+        };
+        self.registration.memberships().ask(question);
+        self.effects.push(Action::AskMembers(group));
+    }
+
+    /// Asks the preferred router for the members of a group.
+    pub(super) fn ask_members(&mut self, group: Guid) {
+        if let Some(port) = self.uplinks.port_by(Way::Uplink, &self.links) {
+            self.send_control(port, &Control::AskMembers { group });
+        }
+    }
+
+    /// The router tells the members of a group.
+    pub(super) fn note_members(&mut self, now: Time, group: Guid, members: &[Guid]) {
+        let json = serde_json::to_string(&MembersReport { members }).unwrap_or_default();
+        for question in self.registration.memberships().take_questions(&group) {
+            let request = question.request;
+            let json = json.clone();
+            self.effects
+                .tell(question.app, LocalEvent::Status { request, json });
+        }
+        let effects: &mut Effects = &mut self.effects;
+        self.uploads.note_members(now, group, members, effects);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000_000;
+
+    #[test]
+    fn a_membership_outlasts_its_program_and_ends_with_a_removal() {
+        let (group, host) = (
+            KeyPair::from_secret(&[1; 32]),
+            KeyPair::from_secret(&[2; 32]),
+        );
+        let admission = GroupAdmission::sign(&group, None, NOW + 3_600_000);
+        let mut memberships = Memberships::default();
+        let name = memberships.set(App::Inner(1), admission, true).unwrap();
+        assert_eq!(name, Record::group_of(&group.guid()));
+        memberships.forget(App::Inner(1));
+        assert!(memberships.has(&name) && memberships.programs(&name).is_empty());
+        let said = Statement::new(NOW, 60_000, Vec::new());
+        let record = memberships.sign(&name, &host, &said).unwrap().unwrap();
+        assert_eq!(record.verify(NOW), Ok(()));
+        assert_eq!(record.expires_ms(), NOW + 3_600_000);
+        memberships.set(App::Inner(2), admission, false).unwrap();
+        assert!(!memberships.has(&name));
+        let record = memberships.sign(&name, &host, &said).unwrap().unwrap();
+        assert!(record.is_removal() && record.verify(NOW) == Ok(()));
+        assert_eq!(memberships.programs(&name), [(App::Inner(2), group.guid())]);
+        memberships.note_outcome(&name, ControlCode::Registered);
+        assert!(memberships.programs(&name).is_empty());
+        let mut joined = 0;
+        for secret in 10..110 {
+            let group = KeyPair::from_secret(&[secret; 32]);
+            let admission = GroupAdmission::sign(&group, None, NOW + 1);
+            joined += usize::from(memberships.set(App::Inner(1), admission, true).is_some());
+        }
+        assert_eq!(joined, MAX_GROUPS);
+    }
+}

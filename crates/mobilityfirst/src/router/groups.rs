@@ -1,0 +1,360 @@
+//! Groups: a chunk for many hosts leaves once on each link [MFTP §3.5].
+//!
+//! "A dynamically formed multicast group is explicitly identified by a GUID, which can be mapped into a set of
+//! individual clients' GUIDs or network addresses." The first router looks the members up, and the networks of
+//! each. A copy names the members that it is for, and each router divides the list among its next hops, so that
+//! no member is named in two copies. A member that is attached here gets a copy of its own; one that is away or
+//! has left is sent its copy as any host, which may be stored.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use whimbrel_core::{Guid, PortId, Time};
+use whimbrel_gnrs::{Kind, Lookup, Record};
+
+use super::binding::Binding;
+use super::effects::{Action, Effects};
+use super::{Router, Timer};
+use crate::chunk::Chunk;
+use crate::links::{ChunkToSend, Links};
+use crate::next_hops::Spread;
+use crate::wire::{
+    Control, MAX_LISTED_MEMBERS, MemberList, ServiceId, TransportKind, UpperProtocol,
+};
+
+/// Look-ups of members that one look at a group causes; the others follow when an answer is there.
+const MAX_LOOK_UPS: usize = 256;
+
+/// The members that a chunk is for, by the way to them.
+#[derive(Debug, Default)]
+struct GroupBranches {
+    // Attached here.
+    here: Vec<Guid>,
+    // By the port that leads to them, and their network.
+    ways: BTreeMap<PortId, BTreeMap<Guid, Vec<Guid>>>,
+    // No next hop to their networks answers.
+    unreachable: Vec<Guid>,
+    // They are attached nowhere, or not where they were said to be.
+    away: Vec<Guid>,
+}
+
+/// Why the members of a group are not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MembersUnknown {
+    /// The answer about this name is on its way.
+    Pending(Guid),
+    /// There are none, or the name service does not say.
+    Absent,
+}
+
+impl Router {
+    /// Sends a chunk to the members of its group that it lists, or to all.
+    pub(super) fn forward_to_group(&mut self, now: Time, mut outgoing: ChunkToSend) {
+        if !is_for_groups(&outgoing.chunk) {
+            return self.effects.drop("bad-multicast");
+        }
+        let header = &mut outgoing.chunk.header;
+        header.destination_address = Guid::NONE;
+        let listed = core::mem::take(&mut header.extensions.members);
+        let (links, effects) = (&self.links, &mut self.effects);
+        // Networks in a list are those that another router has looked up; whoever is no router of the
+        // configuration could name anybody.
+        let neighbour = outgoing.from.and_then(|from| links.neighbour(from));
+        let is_router = neighbour.is_some_and(|name| self.sources.believes(&name));
+        let is_believed = is_router && listed.is_placed() && !listed.is_empty();
+        let branches = match is_believed {
+            true => Ok(self.binding.place_by_network(&listed, links)),
+            false => (self.binding).place_members(now, &outgoing, &listed, links, effects),
+        };
+        let branches = match branches {
+            Ok(branches) => branches,
+            Err(unknown) => {
+                outgoing.chunk.header.extensions.members = listed;
+                return match unknown {
+                    MembersUnknown::Pending(name) => self.binding.names.wait(name, outgoing),
+                    MembersUnknown::Absent => self.store_or_give_up(now, outgoing),
+                };
+            }
+        };
+        self.send_copies(now, outgoing, branches);
+    }
+
+    /// Forwards a chunk for a group, or for a member that is attached here. Returns the copy for a member that
+    /// is not, or not any more.
+    pub(super) fn forward_multicast(
+        &mut self,
+        now: Time,
+        outgoing: ChunkToSend,
+    ) -> Option<ChunkToSend> {
+        let Some(member) = outgoing.chunk.header.extensions.via else {
+            self.forward_to_group(now, outgoing);
+            return None;
+        };
+        let here = self.binding.attachments.hops_to(&member, &self.links);
+        if here.best().is_none() {
+            return Some(outgoing.for_member(member));
+        }
+        self.send_or_store(now, outgoing, &here);
+        None
+    }
+
+    fn send_copies(&mut self, now: Time, outgoing: ChunkToSend, branches: GroupBranches) {
+        let GroupBranches {
+            here,
+            ways,
+            unreachable,
+            away,
+        } = branches;
+        let copies = here.len() + away.len() + ways.len();
+        if copies == 0 && unreachable.is_empty() {
+            // A group of its own source alone.
+            return self.store_or_give_up(now, outgoing);
+        }
+        self.effects.counters.group_chunks += 1;
+        self.effects.counters.group_copies += copies as u64;
+        for (port, networks) in ways {
+            for list in MemberList::of(networks) {
+                let mut copy = outgoing.clone();
+                copy.chunk.header.extensions.members = list;
+                if let Err(copy) = self.links.enqueue(port, copy) {
+                    self.store_or_give_up(now, copy);
+                }
+            }
+        }
+        for member in here {
+            let mut copy = outgoing.clone();
+            copy.chunk.header.extensions.via = Some(member);
+            self.forward(now, copy);
+        }
+        for member in away {
+            // A neighbour that takes it to be here is told where it is.
+            if let Some(from) = outgoing.from {
+                let (links, effects) = (&self.links, &mut self.effects);
+                self.binding.correct(now, from, member, links, effects);
+            }
+            let copy = outgoing.clone().for_member(member);
+            self.forward(now, copy);
+        }
+        if !unreachable.is_empty() {
+            let mut rest = outgoing;
+            rest.chunk.header.extensions.members = MemberList::unplaced(unreachable);
+            self.store_or_give_up(now, rest);
+        }
+    }
+
+    /// Tells a host who the members of a group are. If the answer is on its way, the host asks again.
+    pub(super) fn answer_members(&mut self, now: Time, from: PortId, group: Guid) {
+        let neighbour = self.links.neighbour(from);
+        let (binding, links, effects) = (&mut self.binding, &self.links, &mut self.effects);
+        if !neighbour.is_some_and(|name| binding.attachments.is_on(&name, from)) {
+            return effects.drop("members-for-a-stranger");
+        }
+        let members: Vec<Guid> = match binding.members_of(now, group, Some(from), links, effects) {
+            Ok(members) => members.into_iter().take(MAX_LISTED_MEMBERS).collect(),
+            Err(MembersUnknown::Absent) => Vec::new(),
+            Err(MembersUnknown::Pending(_)) => return,
+        };
+        self.tell(from, &Control::Members { group, members });
+    }
+}
+
+impl Binding {
+    fn answers_here(&self, member: &Guid, links: &Links) -> bool {
+        self.attachments.hops_to(member, links).best().is_some()
+    }
+
+    fn place_by_network(&self, listed: &MemberList, links: &Links) -> GroupBranches {
+        let mut branches = GroupBranches::default();
+        for at in listed.networks() {
+            if at.network == self.own || self.is_host_here(&at.network, links) {
+                let members = at.members.iter();
+                let (here, away): (Vec<Guid>, Vec<Guid>) =
+                    members.partition(|member| self.answers_here(member, links));
+                branches.here.extend(here);
+                branches.away.extend(away);
+                continue;
+            }
+            match self.routes.towards(&at.network, links).best() {
+                Some(branch) => {
+                    let by_network = branches.ways.entry(branch.port).or_default();
+                    by_network.insert(at.network, at.members.clone());
+                }
+                None => branches.unreachable.extend(&at.members),
+            }
+        }
+        branches
+    }
+
+    /// Looks up the members of a chunk's group and where they are. Who sends a list may choose among them only.
+    fn place_members(
+        &mut self,
+        now: Time,
+        outgoing: &ChunkToSend,
+        listed: &MemberList,
+        links: &Links,
+        effects: &mut Effects,
+    ) -> Result<GroupBranches, MembersUnknown> {
+        let header = &outgoing.chunk.header;
+        let group = header.destination;
+        let mut members = self.members_of(now, group, outgoing.from, links, effects)?;
+        members.remove(&header.source);
+        if !listed.is_empty() {
+            let listed: BTreeSet<Guid> = listed.members().collect();
+            members.retain(|member| listed.contains(member));
+        }
+        let mut branches = GroupBranches::default();
+        let (mut asked, mut pending) = (0, None);
+        for member in members {
+            if self.answers_here(&member, links) {
+                branches.here.push(member);
+                continue;
+            }
+            if self.attachments.contains(&member) {
+                branches.away.push(member);
+                continue;
+            }
+            let known = self.names.remembered(now, &member);
+            if known.is_none() && asked >= MAX_LOOK_UPS {
+                continue;
+            }
+            let answer = match (self.names.look_up(now, member), known) {
+                (Lookup::Resolved(answer), _) | (Lookup::Pending, Some(answer)) => answer,
+                (Lookup::Pending, None) => {
+                    asked += 1;
+                    pending.get_or_insert(member);
+                    continue;
+                }
+                (Lookup::NotFound | Lookup::Busy, _) => {
+                    branches.away.push(member);
+                    continue;
+                }
+            };
+            let Some(hops) = self.routes.towards_binding(&answer, links) else {
+                branches.away.push(member);
+                continue;
+            };
+            let hops = self.answered_or_first(now, member, hops, Spread::Best, links, effects);
+            match hops.best() {
+                Some(branch) => {
+                    let network = branch.address.unwrap_or(Guid::NONE);
+                    let by_network = branches.ways.entry(branch.port).or_default();
+                    by_network.entry(network).or_default().push(member);
+                }
+                None => branches.unreachable.push(member),
+            }
+        }
+        pending.map_or(Ok(branches), |member| Err(MembersUnknown::Pending(member)))
+    }
+
+    /// Returns the members of a group, by the name of its memberships.
+    fn members_of(
+        &mut self,
+        now: Time,
+        group: Guid,
+        from: Option<PortId>,
+        links: &Links,
+        effects: &mut Effects,
+    ) -> Result<BTreeSet<Guid>, MembersUnknown> {
+        let own = self.names.look_up_own(now, &group).providers;
+        if !self.names.may_ask(now, &group, from) {
+            effects.counters.lookups_deferred += 1;
+            return Err(MembersUnknown::Absent);
+        }
+        // While something is sent to it, those that join and leave are known at once.
+        let at = from.map(|from| links.source_of(from));
+        if let Some(idle_at) = self.names.follow(now, at, group) {
+            effects.push(Action::SetEarlier(Timer::Followed, idle_at));
+        }
+        let records = match self.names.look_up(now, group) {
+            Lookup::Resolved(answer) => answer.providers,
+            Lookup::Pending => return Err(MembersUnknown::Pending(group)),
+            Lookup::NotFound | Lookup::Busy => Vec::new(),
+        };
+        let records = own.iter().chain(&records);
+        let memberships = records.filter(|record| record.kind() == Kind::Membership);
+        let members: BTreeSet<Guid> = memberships.map(Record::holder).collect();
+        match members.is_empty() {
+            true => Err(MembersUnknown::Absent),
+            false => Ok(members),
+        }
+    }
+}
+
+/// Returns true for a chunk that several hosts may get.
+fn is_for_groups(chunk: &Chunk) -> bool {
+    let kind = chunk.message.head.first();
+    let is = |meant: TransportKind| kind == Some(&(meant as u8));
+    chunk.header.upper == UpperProtocol::Transport
+        && !chunk.header.service.has(ServiceId::CONTENT_REQUEST)
+        && (is(TransportKind::Data) || is(TransportKind::Message) || is(TransportKind::Lost))
+}
+
+impl ChunkToSend {
+    /// Returns the copy for one member, which it reaches as any host: its flow is held back nowhere.
+    pub(super) fn for_member(self, member: Guid) -> ChunkToSend {
+        ChunkToSend {
+            chunk: self.chunk.for_member(member),
+            from: None,
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::super::hostile::name;
+    use super::super::tests::{Net, SOURCE, data, join, port};
+    use super::*;
+
+    /// Sends a chunk for a group, whose only member is at port 2, with this list.
+    fn send(list: MemberList) -> Net {
+        let mut net = Net::new(&[*SOURCE, name(3), name(4)]);
+        let group = join(&mut net, &[2]);
+        net.with_router(|it, _| {
+            let attachments = &mut it.binding.attachments;
+            assert!(attachments.insert(name(8), port(3), 1));
+        });
+        let mut chunk = data(ServiceId::MULTICAST, group, 5, 1_000);
+        chunk.header.extensions.members = list;
+        net.send(1, chunk);
+        net.run(Duration::from_secs(1));
+        net
+    }
+
+    #[test]
+    fn a_list_of_a_stranger_reaches_members_only() {
+        let member = whimbrel_gnrs::KeyPair::from_secret(&[72; 32]).guid();
+        let placed = |network| {
+            let by_network = BTreeMap::from([(network, vec![member, name(8)])]);
+            MemberList::of(by_network).remove(0)
+        };
+        let own = send(MemberList::default()).router().guid();
+        let unplaced = MemberList::unplaced([member, name(8)]);
+        for list in [
+            MemberList::default(),
+            unplaced,
+            placed(own),
+            placed(name(4)),
+        ] {
+            let net = send(list);
+            assert_eq!(net.received(2).len(), 1);
+            assert!(net.received(3).is_empty());
+        }
+        // Nobody is left.
+        let net = send(MemberList::unplaced([name(8)]));
+        assert!(net.received(2).is_empty() && net.received(3).is_empty());
+    }
+
+    #[test]
+    fn requests_and_control_messages_are_not_for_groups() {
+        let mut net = send(MemberList::default());
+        let group = join(&mut net, &[2]);
+        let mut chunk = data(ServiceId::MULTICAST, group, 6, 1_000);
+        chunk.header.service = chunk.header.service.with(ServiceId::CONTENT_REQUEST);
+        net.send(1, chunk);
+        net.run(Duration::from_secs(1));
+        assert_eq!(net.router().effects.counters.drops["bad-multicast"], 1);
+        assert_eq!(net.received(2).len(), 1);
+    }
+}
