@@ -257,7 +257,9 @@ impl Router {
 
     /// Stores chunks on this disk, too, and takes up what is on it. Called before the router has ports.
     pub fn set_disk(&mut self, now: Time, disk: Box<dyn Disk>) {
-        self.proxy.attach_disk(now, disk, &mut self.effects);
+        for record in self.proxy.attach_disk(now, disk, &mut self.effects) {
+            self.sources.restore_record(record);
+        }
         self.carry_out(now);
     }
 
@@ -351,6 +353,7 @@ impl Router {
                 Action::Withdraw(carried) => {
                     self.links.withdraw(now, carried);
                 }
+                Action::Write(id) => self.proxy.write(now, id, &self.sources, &mut self.effects),
                 Action::Watch(name) => self.names.watch(now, name),
                 Action::Unwatch(name) => self.names.unwatch(now, name),
                 Action::Set(timer, at) => self.timers.set(timer, at),
