@@ -3,7 +3,9 @@
 use core::time::Duration;
 
 use whimbrel_core::{Guid, KeyPair, PortId, Time};
-use whimbrel_routing::{KnownRouter, LinkSample, Message, Routing, RoutingCounters};
+use whimbrel_routing::{
+    ContactPlan, KnownRouter, LinkMetric, LinkSample, Message, Routing, RoutingCounters,
+};
 
 use super::{Router, Timer};
 use crate::links::ChunkToSend;
@@ -12,6 +14,19 @@ use crate::wire::{Control, ServiceId};
 
 /// Routers in a report.
 const MAX_SHOWN: usize = 256;
+
+/// How a router learns its ways.
+#[derive(Debug)]
+pub struct LearnedWays {
+    /// Its own keys, which sign what it says of its links.
+    pub keys: KeyPair,
+    /// What the cost of a link is.
+    pub metric: LinkMetric,
+    /// How long data waits at most while a way is much worse than the usual one.
+    pub wait_for_usual: Duration,
+    /// Contacts that are known beforehand.
+    pub contacts: Option<ContactPlan>,
+}
 
 /// What a router has learned, for reports.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -23,12 +38,14 @@ pub struct RoutingStatus {
 }
 
 impl Router {
-    /// The router learns its ways from the routers that it believes, and announces its links with these
-    /// keys, which are its own. Configured routes win. While a way is much worse than the usual one, data
-    /// waits for that, for `wait_for_usual` at most.
-    pub fn learn_ways(&mut self, keys: KeyPair, wait_for_usual: Duration) {
-        self.routes.wait_for_usual = wait_for_usual;
-        let routing = Routing::new(Time::ZERO, keys);
+    /// The router learns its ways from the routers that it believes, and announces its links. Configured
+    /// routes win.
+    pub fn learn_ways(&mut self, terms: LearnedWays) {
+        self.routes.wait_for_usual = terms.wait_for_usual;
+        let mut routing = Routing::new(Time::ZERO, terms.keys).with_metric(terms.metric);
+        if let Some(contacts) = terms.contacts {
+            routing.set_contacts(Time::ZERO, contacts, self.config.wall);
+        }
         self.timers.set(Timer::Routing, routing.poll_timeout().at);
         self.routes.learned = Some(routing);
     }

@@ -99,7 +99,7 @@ pub use config::{NextHop, ProxyPolicy, Route, RouterConfig};
 use effects::{Action, Effects};
 use fetches::Fetches;
 use holders::Holders;
-pub use learning::RoutingStatus;
+pub use learning::{LearnedWays, RoutingStatus};
 use names::{Names, PART_INTERVAL};
 use own_record::OwnRecord;
 use proxy::Proxy;
@@ -111,6 +111,7 @@ pub use status::{
     RouterCounters, RouterMemory, RouterStatus, StorageDisk, WaitReason, WaitingStatus,
 };
 pub use transit::{Observer, Passing, Verdict};
+pub use whimbrel_routing::{ContactPlan, LinkMetric, MAX_PLAN};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
@@ -279,6 +280,9 @@ impl Router {
         self.config.wall = wall;
         self.names.set_wall_clock(wall);
         self.proxy.set_wall_clock(wall);
+        if let Some(learned) = &mut self.routes.learned {
+            learned.set_wall_clock(now, wall);
+        }
         self.attachments
             .set_wall_clock(now, wall, &mut self.effects);
         self.drain(now);

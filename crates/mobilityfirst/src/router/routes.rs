@@ -41,12 +41,18 @@ impl Routes {
     }
 
     /// Returns the next hops of a network address. A configured route that responds wins; then learned
-    /// ways count, which lead around a neighbour's link that is worse than another way.
+    /// ways count, which lead around a neighbour's link that is worse than another way. Towards an address that
+    /// is out of reach, the neighbour counts that is usually closer to it.
     pub(super) fn towards(&self, address: &Guid, links: &Links) -> NextHops {
         let learned = self.learned.as_ref();
         let ways = learned.map_or(&[][..], |learned| learned.ways(address));
         if ways.is_empty() {
-            return self.configured(address, links);
+            let configured = self.configured(address, links);
+            let carrier = learned.and_then(|learned| learned.carrier(address));
+            return match carrier {
+                Some(way) if configured.best().is_none() => branches_of(&[*way], links),
+                _ => configured,
+            };
         }
         let is_configured = self.routes.iter().any(|route| route.to == *address);
         let configured = is_configured.then(|| self.configured(address, links));
@@ -129,14 +135,13 @@ impl Routes {
         self.learned.as_ref()?.cost(router)
     }
 
-    /// Returns true if data for this address, stored for `stored` already, waits for the usual way: that
-    /// of the moment is much worse (store or forward, [GSTAR]).
+    /// Returns true if data for this address, stored for `stored` already, waits: the way of the moment is much
+    /// worse than the usual one (store or forward, [GSTAR]), or than the next known contact.
     pub(super) fn waits_for_usual(&self, address: &Guid, stored: Duration) -> bool {
-        let learned = self
-            .learned
-            .as_ref()
-            .filter(|_| stored < self.wait_for_usual);
-        learned.is_some_and(|it| it.is_unusual(address, MUCH_WORSE))
+        let may_wait = stored < self.wait_for_usual;
+        self.learned.as_ref().is_some_and(|it| {
+            (may_wait && it.is_unusual(address, MUCH_WORSE)) || it.waits_for_contact(address)
+        })
     }
 
     /// Returns true if a name is that of a router in this router's configuration, or of a known one: such a name is
