@@ -7,9 +7,9 @@ mod world;
 use core::time::Duration;
 use std::sync::{Arc, Mutex};
 
-use whimbrel_core::{Guid, Time};
+use support::relay::Verdict;
+use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::chunk::Chunk;
-use whimbrel_mobilityfirst::router::{Observer, Passing, Verdict};
 use whimbrel_mobilityfirst::wire::{
     ChunkRanges, DropReason, NetworkHeader, Notice, ServiceId, Transport, UpperProtocol,
 };
@@ -21,14 +21,15 @@ struct Forger {
     seen: Arc<Mutex<Vec<Option<u64>>>>,
 }
 
-impl Observer for Forger {
-    fn observe(&mut self, _: Time, chunk: &Chunk, passing: Passing) -> Verdict {
-        let Passing::Request(request) = passing else {
+impl Forger {
+    fn watch(&self, chunk: &Chunk) -> Verdict {
+        let Ok(Transport::Request(request)) = chunk.transport() else {
             return Verdict::Pass;
         };
         let (client, id) = (chunk.header.source, chunk.header.extensions.request);
-        self.seen.lock().unwrap().push(id);
-        if self.seen.lock().unwrap().len() > 1 {
+        let mut seen = self.seen.lock().unwrap();
+        seen.push(id);
+        if seen.len() > 1 {
             return Verdict::Pass;
         }
         let notice = Notice {
@@ -60,10 +61,11 @@ fn fetch(request_id: fn(Option<u64>) -> Option<u64>) -> (bool, bool, Vec<Option<
     let content = Content::new(200_000, 1);
     world.serve(server, &content);
     let seen = Arc::new(Mutex::new(Vec::new()));
-    world.router.set_observer(Box::new(Forger {
+    let forger = Forger {
         request_id,
         seen: seen.clone(),
-    }));
+    };
+    world.watch(Box::new(move |chunk| forger.watch(chunk)));
     world.get(client, 1, &content, false);
     world.run_until(Duration::from_secs(20), |it| it.has(client, 1));
     let failed = world.programs[client].failed.contains(&1);

@@ -14,8 +14,8 @@ use core::time::Duration;
 
 use whimbrel_core::{KeyedState, Meter, Recent, SeededRng, Time, network_of};
 
-use crate::connection::Ends;
 use crate::options::Limits;
+use crate::segment::Ends;
 
 /// Addresses that are told apart, of those that were answered and of newcomers: of each kind, the one
 /// that was heard of the longest ago is forgotten. Invented addresses push out no others than such.

@@ -1,6 +1,5 @@
 //! One TCP connection at a proxy.
 
-use core::net::SocketAddr;
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -15,46 +14,11 @@ use crate::options::Options;
 use crate::paths::Way;
 use crate::phase::{Phase, Tracker};
 use crate::reliable::{Demand, Supply};
-use crate::segment::{Flow, Segment};
+use crate::segment::{Ends, Segment};
 use crate::unreliable::Unreliable;
 
 /// Between two wake-ups of a peer that has not answered.
 const UNANSWERED_REPEAT: Duration = Duration::from_secs(1);
-
-/// The ends of a connection as a proxy sees them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ends {
-    /// The end on this side, behind the device.
-    pub local: SocketAddr,
-    /// The end behind the peer.
-    pub remote: SocketAddr,
-}
-
-impl Ends {
-    /// Of a packet from this side.
-    pub const fn of_outward(flow: &Flow) -> Ends {
-        Ends {
-            local: flow.source,
-            remote: flow.destination,
-        }
-    }
-
-    /// Of a packet from the peer.
-    pub const fn of_inward(flow: &Flow) -> Ends {
-        Ends {
-            local: flow.destination,
-            remote: flow.source,
-        }
-    }
-
-    /// Returns the 4-tuple of packets from this side.
-    pub const fn outward(&self) -> Flow {
-        Flow {
-            source: self.local,
-            destination: self.remote,
-        }
-    }
-}
 
 /// Counters of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -44,7 +44,7 @@ mod silence;
 mod table;
 pub mod unreliable;
 
-pub use connection::{ConnectionCounters, ConnectionStatus, Ends};
+pub use connection::{ConnectionCounters, ConnectionStatus};
 pub use counters::Counters;
 pub use gateway::{Gateway, GatewayEvent, HoldsProxy};
 pub use message::{Protocol, Refusal};
@@ -55,4 +55,5 @@ pub use policy::{Permission, Policy, Route, Target};
 pub use proxy::{Proxy, ProxyEvent};
 pub use refusals::Refused;
 pub use seal::{Protection, SealOptions};
+pub use segment::Ends;
 pub use unreliable::{DuplexPolicy, NotAPolicy};

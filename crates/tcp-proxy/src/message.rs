@@ -382,7 +382,8 @@ impl Carried {
             NUMBERED => Stock::Queue(reader.queue()?),
             PACKED => {
                 let stock = Stock::Interests(reader.u8()?);
-                let packets = pack::read(reader.0)?.into();
+                let packets = pack::read(reader.0).ok_or(MessageError::Malformed)?;
+                let packets = packets.into();
                 return Ok(Carried { stock, packets });
             }
             kind => return Err(MessageError::Kind(kind)),

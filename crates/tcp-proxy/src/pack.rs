@@ -11,7 +11,6 @@ use etherparse::{IpNumber, Ipv4HeaderSlice};
 use smallvec::SmallVec;
 
 use crate::checksum;
-use crate::message::MessageError;
 
 /// Marks of a segment after the first: 0 for a whole packet; otherwise [`FOLLOWS`], and of the TCP
 /// flags and IPv4's identification what must be known.
@@ -171,8 +170,8 @@ pub(crate) fn write<P: AsRef<[u8]>>(out: &mut Vec<u8>, packets: &[P]) {
     }
 }
 
-/// Returns the packets, whole and one after the other.
-pub(crate) fn read(mut octets: &[u8]) -> Result<Vec<u8>, MessageError> {
+/// Returns the packets, whole and one after the other; `None` if they are malformed.
+pub(crate) fn read(mut octets: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(2 * octets.len());
     let mut last = 0..0;
     while !octets.is_empty() {
@@ -182,26 +181,25 @@ pub(crate) fn read(mut octets: &[u8]) -> Result<Vec<u8>, MessageError> {
         };
         let begin = out.len();
         if marks == WHOLE {
-            let length = whole_length(octets).ok_or(MessageError::Malformed)?;
+            let length = whole_length(octets)?;
             out.extend_from_slice(take(&mut octets, length)?);
         } else {
             let length = word(take(&mut octets, 2)?, 0).unwrap_or(0);
             let payload = take(&mut octets, usize::from(length))?;
-            rebuild(&mut out, last, payload, marks).ok_or(MessageError::Malformed)?;
+            rebuild(&mut out, last, payload, marks)?;
         }
         if out.len() > MOST {
-            return Err(MessageError::Malformed);
+            return None;
         }
         last = begin..out.len();
     }
-    Ok(out)
+    Some(out)
 }
 
-fn take<'o>(octets: &mut &'o [u8], count: usize) -> Result<&'o [u8], MessageError> {
-    let split = octets.split_at_checked(count);
-    let (head, rest) = split.ok_or(MessageError::Malformed)?;
+fn take<'o>(octets: &mut &'o [u8], count: usize) -> Option<&'o [u8]> {
+    let (head, rest) = octets.split_at_checked(count)?;
     *octets = rest;
-    Ok(head)
+    Some(head)
 }
 
 /// Returns the length of the packet at the beginning, by its IP header.
@@ -330,10 +328,10 @@ mod tests {
         for _ in 0..3000 {
             octets.extend_from_slice(&[FOLLOWS, 0, 1, 7]);
         }
-        assert_eq!(read(&octets), Err(MessageError::Malformed));
+        assert_eq!(read(&octets), None);
         for marks in [2, 8, 0x81] {
             let octets = [&first[..], &[marks, 0, 1, 7]].concat();
-            assert_eq!(read(&octets), Err(MessageError::Malformed), "{marks}");
+            assert_eq!(read(&octets), None, "{marks}");
         }
     }
 
@@ -366,7 +364,7 @@ mod tests {
                 v6: false, sequence: 1, identification: 1, push: false, window: 1, timestamp: None, length: 3,
             });
             let octets = if start { [first, octets].concat() } else { octets };
-            if let Ok(packets) = read(&octets) {
+            if let Some(packets) = read(&octets) {
                 prop_assert!(packets.len() <= MOST);
             }
         }

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use whimbrel_core::{Meter, Time};
 use whimbrel_ndn_packet::Name;
 
-use crate::connection::Ends;
 use crate::icmp::ANSWERS;
 use crate::message::Refusal;
+use crate::segment::Ends;
 
 /// Refusals that the user was told of; a scan of ports must not grow memory.
 const MOST_TOLD: usize = 256;

@@ -37,6 +37,41 @@ impl core::fmt::Display for Flow {
     }
 }
 
+/// The ends of a connection as a proxy sees them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ends {
+    /// The end on this side, behind the device.
+    pub local: SocketAddr,
+    /// The end behind the peer.
+    pub remote: SocketAddr,
+}
+
+impl Ends {
+    /// Of a packet from this side.
+    pub const fn of_outward(flow: &Flow) -> Ends {
+        Ends {
+            local: flow.source,
+            remote: flow.destination,
+        }
+    }
+
+    /// Of a packet from the peer.
+    pub const fn of_inward(flow: &Flow) -> Ends {
+        Ends {
+            local: flow.destination,
+            remote: flow.source,
+        }
+    }
+
+    /// Returns the 4-tuple of packets from this side.
+    pub const fn outward(&self) -> Flow {
+        Flow {
+            source: self.local,
+            destination: self.remote,
+        }
+    }
+}
+
 /// Why a packet is not carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SegmentError {

@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 use whimbrel_core::{KeyedMap, SeededRng, keyed_map};
 use whimbrel_ndn_packet::Name;
 
-use crate::connection::{Connection, Ends};
+use crate::connection::Connection;
 use crate::paths::Way;
 use crate::phase::Phase;
+use crate::segment::Ends;
 
 /// A connection's place in the table.
 pub(crate) type Slot = u32;

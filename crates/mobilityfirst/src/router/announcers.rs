@@ -29,7 +29,7 @@ fn net() -> Net {
     let mut net = Net::with_origins(&names, &[PortOrigin::Accepted(0); 3], config());
     for number in [LIAR, TRUE, CLIENT] {
         let (guid, at) = (keys(number).guid(), port(number.into()));
-        assert!(net.with_router(|it, _| it.attachments.insert(guid, at, 1)));
+        assert!(net.with_router(|it, _| it.binding.attachments.insert(guid, at, 1)));
     }
     net
 }
@@ -44,7 +44,7 @@ fn announce(net: &mut Net, host: &KeyPair, networks: &dyn Fn(&Guid) -> u128) -> 
     let record = announcement(host, content(), 600_000);
     net.with_router(|it, now| {
         let place = |host: &Guid| Some(Source::Network(networks(host)));
-        let kept = it.names.keep(now, port(1), record, place);
+        let kept = it.binding.names.keep(now, port(1), record, place);
         kept.expect("no name service")
     })
 }
@@ -56,7 +56,7 @@ fn apart(host: &Guid) -> u128 {
 
 fn announcers(net: &mut Net) -> Vec<Guid> {
     net.with_router(|it, now| {
-        let known = it.names.look_up_own(now, &content()).providers;
+        let known = it.binding.names.look_up_own(now, &content()).providers;
         known.iter().map(|record| record.signer()).collect()
     })
 }
@@ -114,7 +114,7 @@ fn announcers_of_one_network_make_room_for_one_of_another() {
 fn the_first_announcer_of_each_network_is_asked_before_the_second_of_any() {
     let mut net = net();
     for guest in guests().take(20) {
-        net.with_router(|it, _| assert!(it.attachments.insert(guest.guid(), port(1), 1)));
+        net.with_router(|it, _| assert!(it.binding.attachments.insert(guest.guid(), port(1), 1)));
         announce(&mut net, &guest, &apart);
     }
     announce(&mut net, &keys(TRUE), &apart);
@@ -126,7 +126,7 @@ fn the_first_announcer_of_each_network_is_asked_before_the_second_of_any() {
 fn a_host_that_served_a_true_chunk_is_asked_first_and_gets_back_in() {
     let mut net = net();
     for guest in guests().take(9) {
-        net.with_router(|it, _| assert!(it.attachments.insert(guest.guid(), port(1), 1)));
+        net.with_router(|it, _| assert!(it.binding.attachments.insert(guest.guid(), port(1), 1)));
         announce(&mut net, &guest, &apart);
     }
     announce(&mut net, &keys(TRUE), &apart);
@@ -142,7 +142,7 @@ fn a_host_that_served_a_true_chunk_is_asked_first_and_gets_back_in() {
     net.with_router(|it, now| {
         for guest in guests() {
             let record = announcement(&guest, content(), 600_000);
-            let _ = it.names.keep(now, port(1), record, without);
+            let _ = it.binding.names.keep(now, port(1), record, without);
         }
     });
     let known = announcers(&mut net);

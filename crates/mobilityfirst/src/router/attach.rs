@@ -85,6 +85,11 @@ impl Attachments {
         }
     }
 
+    /// Returns this router's GUID.
+    pub(super) fn router(&self) -> Guid {
+        self.router
+    }
+
     /// Returns true if a host is attached.
     pub(super) fn is_here(&self, guid: &Guid) -> bool {
         self.by_guid.contains_key(guid)

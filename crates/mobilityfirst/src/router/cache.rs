@@ -1,23 +1,39 @@
 //! Copies of content in a router: taken on the way, sent to those that ask [MFTP §3.2.1, 3.3].
 
-use whimbrel_core::{PortId, Time};
+use whimbrel_core::{PortId, Source, Time};
 use whimbrel_link::Room;
 
-use super::fetches::Requester;
+use super::Timer;
+use super::binding::Binding;
+use super::effects::{Action, Effects};
+use super::fetches::{Fetches, Requester};
+use super::proxy::Proxy;
 use super::store::Purpose;
 use super::store::copies::{CopyTerms, is_proven};
-use super::{Router, Timer};
 use crate::chunk::{Chunk, Message};
-use crate::links::ChunkToSend;
-use crate::next_hops::{NextHops, Spread};
+use crate::links::{ChunkToSend, Links};
+use crate::next_hops::Spread;
 use crate::wire::{
     Data, HOP_LIMIT, NetworkHeader, Request, ServiceId, Transport, TransportKind, UpperProtocol,
 };
 
-impl Router {
+/// The clients that are served from copies.
+#[derive(Debug, Default)]
+pub(super) struct ContentCache {
+    pub(super) fetches: Fetches,
+}
+
+impl ContentCache {
     /// Copies a chunk of a content that a client fetches through this router, if the chunk is proven:
     /// a false one would else be given to all that ask.
-    pub(super) fn copy_passing(&mut self, now: Time, chunk: &Chunk, data: &Data) {
+    pub(super) fn copy_passing(
+        &mut self,
+        now: Time,
+        chunk: &Chunk,
+        data: &Data,
+        proxy: &mut Proxy,
+        effects: &mut Effects,
+    ) {
         // What its sender offers to one receiver is not for others.
         let is_offer = chunk.header.extensions.offer.is_some();
         if is_offer
@@ -28,16 +44,16 @@ impl Router {
             return;
         }
         if !is_proven(data) {
-            return self.effects.drop("unproven-copy");
+            return effects.drop("unproven-copy");
         }
         let keeping = CopyTerms {
             purpose: Purpose::Cached,
             expires: None,
         };
-        if self.proxy.keep_copy(chunk, data, keeping) {
-            self.effects.counters.chunks_cached += 1;
+        if proxy.keep_copy(chunk, data, keeping) {
+            effects.counters.chunks_cached += 1;
             let key = (data.content, data.index);
-            let count = self.proxy.store().copies().count_of(&data.content);
+            let count = proxy.store().copies().count_of(&data.content);
             self.fetches.note_copy(now, key, data.chunk_log2, count);
         }
     }
@@ -46,23 +62,31 @@ impl Router {
     pub(super) fn subtract_copies(
         &mut self,
         now: Time,
-        from: PortId,
-        header: &NetworkHeader,
+        asker: Requester<'_>,
         request: &mut Request,
+        proxy: &Proxy,
+        effects: &mut Effects,
     ) {
-        let copies = self.proxy.store().copies();
-        let answered =
-            (self.fetches).subtract_from(now, Requester { from, header }, copies, request);
-        self.effects.counters.cache_hits += answered.copies;
-        self.effects.counters.chunks_awaited += answered.awaited;
+        let copies = proxy.store().copies();
+        let answered = (self.fetches).subtract_from(now, asker, copies, request);
+        effects.counters.cache_hits += answered.copies;
+        effects.counters.chunks_awaited += answered.awaited;
         if let Some(next) = self.fetches.next_check(now) {
-            self.timers.set_earlier(Timer::Fetches, next);
+            effects.push(Action::SetEarlier(Timer::Fetches, next));
         }
     }
 
     /// Takes from a request for chunks that are known to be lost what this router has copies of. Returns true
     /// if that is all.
-    pub(super) fn answer_resend(&mut self, now: Time, from: PortId, chunk: &mut Chunk) -> bool {
+    pub(super) fn answer_resend(
+        &mut self,
+        now: Time,
+        from: PortId,
+        at: Source,
+        chunk: &mut Chunk,
+        proxy: &Proxy,
+        effects: &mut Effects,
+    ) -> bool {
         let is_resend = chunk.message.head.first() == Some(&(TransportKind::Resend as u8));
         if chunk.header.upper != UpperProtocol::Transport || !is_resend {
             return false;
@@ -71,7 +95,14 @@ impl Router {
             return false;
         };
         let was = request.clone();
-        self.subtract_copies(now, from, &chunk.header, &mut request);
+        let header = &chunk.header;
+        self.subtract_copies(
+            now,
+            Requester { from, at, header },
+            &mut request,
+            proxy,
+            effects,
+        );
         let is_all = request.chunks.is_empty() && !was.chunks.is_empty();
         if request != was {
             chunk.message = Message::of_transport(&Transport::Resend(request));
@@ -80,7 +111,7 @@ impl Router {
     }
 
     /// Requests of clients whose fetcher brings nothing go on.
-    pub(super) fn check_fetches(&mut self, now: Time) {
+    pub(super) fn check_fetches(&mut self, now: Time, effects: &mut Effects) {
         for (from, request) in self.fetches.due(now) {
             let mut request = request;
             request.header.hop_limit = request.header.hop_limit.saturating_sub(1);
@@ -91,35 +122,42 @@ impl Router {
                 origin: Some(from),
                 order: None,
             };
-            self.forward(now, outgoing);
+            effects.push(Action::Forward(outgoing));
         }
         if let Some(next) = self.fetches.next_check(now) {
-            self.timers.set_earlier(Timer::Fetches, next);
+            effects.push(Action::SetEarlier(Timer::Fetches, next));
         }
     }
 
     /// Sends a copy to the next client in turn whose next hop has room. Returns true if one was sent.
-    pub(super) fn send_copy(&mut self, now: Time) -> bool {
+    pub(super) fn send_copy(
+        &mut self,
+        now: Time,
+        binding: &Binding,
+        links: &Links,
+        proxy: &mut Proxy,
+        effects: &mut Effects,
+    ) -> bool {
         while let Some((turn, asked, index)) = self.fetches.next() {
             let (client, content) = turn;
-            let hops = self.ways_to(&asked);
+            let hops = binding.ways_to(&asked, links);
             let Some(first) = hops.best().map(|branch| branch.port) else {
                 // Away: it asks again when it is back.
                 self.fetches.stop(&client, &content);
                 continue;
             };
-            let Some((copy, room)) = self.proxy.copy(&(content, index)) else {
+            let Some((copy, room)) = proxy.copy(&(content, index)) else {
                 self.fetches.note_sent(now, turn, index, false);
                 continue;
             };
             let chunk = answer(copy, &asked);
             let flow = chunk.flow();
             let divides = Spread::of_chunk(&chunk) == Spread::Divide
-                && self.links.division.may_divide(&flow, &hops);
+                && links.division.may_divide(&flow, &hops);
             let has_room = match divides {
-                true => self.links.has_room_to_divide(&flow, &hops),
+                true => links.has_room_to_divide(&flow, &hops),
                 false => hops.iter().any(|branch| {
-                    let link = self.links.at(branch.port);
+                    let link = links.at(branch.port);
                     link.is_some_and(|link| link.has_room_for(&flow))
                 }),
             };
@@ -128,8 +166,8 @@ impl Router {
                 continue;
             }
             self.fetches.note_sent(now, turn, index, true);
-            self.effects.counters.copies_sent += 1;
-            self.effects.counters.copy_bytes_sent += chunk.size() as u64;
+            effects.counters.copies_sent += 1;
+            effects.counters.copy_bytes_sent += chunk.size() as u64;
             let outgoing = ChunkToSend {
                 chunk,
                 room,
@@ -137,19 +175,10 @@ impl Router {
                 origin: None,
                 order: None,
             };
-            self.forward(now, outgoing);
+            effects.push(Action::Forward(outgoing));
             return true;
         }
         false
-    }
-
-    /// Returns the next hops towards the client that has sent a request.
-    fn ways_to(&self, asked: &NetworkHeader) -> NextHops {
-        let here = self.attachments.hops_to(&asked.source, &self.links);
-        match here.is_empty() {
-            true => self.routes.towards(&asked.source_address, &self.links),
-            false => here,
-        }
     }
 }
 

@@ -47,7 +47,7 @@ impl Scene {
             (client(3), 3),
             (client(4), 4),
         ] {
-            assert!(net.with_router(|it, _| it.attachments.insert(guid, port(at), 1)));
+            assert!(net.with_router(|it, _| it.binding.attachments.insert(guid, port(at), 1)));
         }
         Scene { net, bytes, tree }
     }
@@ -164,7 +164,7 @@ fn a_second_client_gets_copies_and_the_source_is_asked_once() {
         (memory.copied_bytes, memory.total()),
         (scene.cached(), scene.cached())
     );
-    assert_eq!(scene.net.router().fetches.clients(), 0);
+    assert_eq!(scene.net.router().cache.fetches.clients(), 0);
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn clients_that_ask_at_the_same_time_wait_for_what_the_first_one_fetches() {
     }
     // A repeated request of one that waits does not leave, one of the client that fetches does.
     assert_eq!(scene.asked().len(), 1);
-    assert_eq!(scene.net.router().fetches.clients(), 0);
+    assert_eq!(scene.net.router().cache.fetches.clients(), 0);
 }
 
 #[test]
@@ -294,7 +294,7 @@ impl Scene {
     fn delegating(total: u64) -> Scene {
         let mut scene = Scene::new(0);
         scene.net.with_router(|it, _| {
-            assert!(it.attachments.insert(*SOURCE, port(1), 1));
+            assert!(it.binding.attachments.insert(*SOURCE, port(1), 1));
             it.proxy.set_total(total);
         });
         scene

@@ -8,7 +8,7 @@ use whimbrel_gnrs::Record;
 use super::store::StoreId;
 use super::{RouterCounters, Timer};
 use crate::chunk::{Chunk, Flow};
-use crate::links::{Carried, ChunkToSend};
+use crate::links::{Carried, ChunkToSend, Grant};
 use crate::wire::Control;
 
 /// An action beyond a part's own state.
@@ -22,10 +22,19 @@ pub(super) enum Action {
     Tell(PortId, Control),
     /// Register a verified record; the host on this port waits for the outcome.
     Register(PortId, Record),
+    /// Announce with the router's own key a content of which all chunks are kept here until this time: a
+    /// request finds them when the producer is away.
+    AnnounceKept(Guid, Time),
     /// Tell the neighbour on a port that a flow need not be held back for what is stored.
     GoOn(PortId, Flow),
     /// Retry the chunks stored for a destination.
     Retry(Guid),
+    /// Retry the chunks of all destinations for which something is known.
+    RetryWaiting,
+    /// Bind what is stored for a name to what is known of it.
+    BindStored(Guid),
+    /// Tell the neighbour on a port what may come of a flow that comes from it.
+    Grant(PortId, Flow, Grant),
     /// Forget a destination without stored chunks.
     StopIfNoneWaits(Guid),
     /// Withdraw a chunk from the hop that carries it.

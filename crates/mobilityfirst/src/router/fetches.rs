@@ -8,15 +8,20 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use whimbrel_core::{Guid, PortId, Time};
+use whimbrel_core::{Guid, PortId, Shares, Source, Time};
 
 use super::store::copies::{Copies, CopyKey};
 use crate::chunk::Chunk;
 use crate::wire::{ChunkRanges, NetworkHeader, Request, Transport};
 
-/// Clients that fetch or wait, of all contents. One port has at most half of the places left.
-const MAX_CLIENTS: usize = 4096;
-/// Clients of one content of which it is known what they fetch.
+/// ClientShares that fetch or wait, of all contents, by the networks that they ask from: of one network half of
+/// the first half that is left, and a few in any case.
+const CLIENTS: Shares = Shares {
+    max: 4096,
+    parts: 1,
+    few: 8,
+};
+/// ClientShares of one content of which it is known what they fetch.
 const MAX_LEADERS: usize = 8;
 /// Ranges of chunks that are remembered for one client.
 const MAX_REMEMBERED: usize = 1024;
@@ -30,13 +35,14 @@ const IDLE: Duration = Duration::from_secs(120);
 /// Interval at which fetches are checked while somebody waits, and while nobody does.
 const CHECK: Duration = Duration::from_millis(500);
 const CHECK_IDLE: Duration = Duration::from_secs(10);
-/// Clients without room that are looked at again when their port has some.
+/// ClientShares without room that are looked at again when their port has some.
 const LOOKED_AT: usize = 8;
 
 /// A client that waits for copies, or takes them.
 #[derive(Debug)]
 struct Waiter {
     from: PortId,
+    at: Source,
     header: NetworkHeader,
     request: Request,
     // Copies that are here, and chunks that others fetch.
@@ -48,7 +54,7 @@ struct Waiter {
 /// A client that fetches, and the chunks that it has asked for.
 #[derive(Debug)]
 struct Leader {
-    from: PortId,
+    at: Source,
     chunks: ChunkRanges,
 }
 
@@ -66,13 +72,44 @@ struct Fetch {
 /// A client and a content.
 type ClientTurn = (Guid, Guid);
 
+/// How many clients there are, of each network.
+#[derive(Debug, Default)]
+struct ClientShares {
+    of_network: BTreeMap<Source, usize>,
+    all: usize,
+}
+
+impl ClientShares {
+    /// Returns true if there is a place for one more from there.
+    fn admit(&self, at: Source) -> bool {
+        let own = self.of_network.get(&at).copied().unwrap_or_default();
+        CLIENTS.admit(own, self.all)
+    }
+
+    fn add(&mut self, at: Source) {
+        *self.of_network.entry(at).or_default() += 1;
+        self.all += 1;
+    }
+
+    fn remove(&mut self, at: Source) {
+        self.all -= 1;
+        if let Some(count) = self.of_network.get_mut(&at) {
+            *count -= 1;
+            if *count == 0 {
+                self.of_network.remove(&at);
+            }
+        }
+    }
+}
+
 /// All fetches.
 #[derive(Debug, Default)]
 pub(super) struct Fetches {
     by_content: BTreeMap<Guid, Fetch>,
-    of_port: BTreeMap<PortId, usize>,
-    clients: usize,
-    // Clients that may take a copy now, and those whose port has no room, in turn.
+    clients: ClientShares,
+    // ClientShares that wait, or take copies.
+    waiters: usize,
+    // Those that may take a copy now, and those whose port has no room, in turn.
     turns: VecDeque<ClientTurn>,
     queued: BTreeSet<ClientTurn>,
     blocked: BTreeMap<(PortId, u64), ClientTurn>,
@@ -81,10 +118,11 @@ pub(super) struct Fetches {
     next_number: u64,
 }
 
-/// A client's request: the port that it came in on, and its header.
+/// A client's request: the port that it came in on, where that leads, and its header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Requester<'a> {
     pub(super) from: PortId,
+    pub(super) at: Source,
     pub(super) header: &'a NetworkHeader,
 }
 
@@ -142,34 +180,13 @@ fn add(all: &mut ChunkRanges, more: &ChunkRanges) {
 impl Fetches {
     /// Returns the number of clients that fetch or wait.
     pub(super) fn clients(&self) -> usize {
-        self.clients
+        self.clients.all
     }
 
     /// Returns when to check them next.
     pub(super) fn next_check(&self, now: Time) -> Option<Time> {
-        let is_awaited = self.by_content.values().any(|it| !it.waiters.is_empty());
-        let pause = if is_awaited { CHECK } else { CHECK_IDLE };
-        (self.clients > 0).then_some(now + pause)
-    }
-
-    fn may_add(&self, from: PortId) -> bool {
-        let of_port = self.of_port.get(&from).copied().unwrap_or_default();
-        of_port < MAX_CLIENTS.saturating_sub(self.clients) / 2
-    }
-
-    fn note_added(&mut self, from: PortId) {
-        *self.of_port.entry(from).or_default() += 1;
-        self.clients += 1;
-    }
-
-    fn note_removed(&mut self, from: PortId) {
-        self.clients -= 1;
-        if let Some(count) = self.of_port.get_mut(&from) {
-            *count -= 1;
-            if *count == 0 {
-                self.of_port.remove(&from);
-            }
-        }
+        let pause = if self.waiters > 0 { CHECK } else { CHECK_IDLE };
+        (self.clients.all > 0).then_some(now + pause)
     }
 
     /// Takes from a request the chunks that are here, which the client gets from here, and those that
@@ -226,13 +243,14 @@ impl Fetches {
     fn note(
         &mut self,
         now: Time,
-        Requester { from, header }: Requester<'_>,
+        asker: Requester<'_>,
         request: &Request,
         [ready, waiting, rest]: [ChunkRanges; 3],
     ) -> bool {
+        let Requester { from, at, header } = asker;
         let client = header.source;
         let turn = (client, request.content);
-        let may_add = self.may_add(from);
+        let may_add = self.clients.admit(at);
         let fetch = self.by_content.get(&request.content);
         let has_waiter = fetch.is_some_and(|it| it.waiters.contains_key(&client));
         let is_leader = fetch.is_some_and(|it| it.leaders.contains_key(&client));
@@ -253,35 +271,39 @@ impl Fetches {
             progress_at: now,
             interval: Duration::ZERO,
         });
-        let mut added = 0;
         if leads {
             if fetch.leaders.is_empty() {
                 fetch.progress_at = now;
             }
             let leader = fetch.leaders.entry(client).or_insert_with(|| Leader {
-                from,
+                at,
                 chunks: ChunkRanges::default(),
             });
-            added += usize::from(!is_leader);
             add(&mut leader.chunks, &rest);
+            if !is_leader {
+                self.clients.add(at);
+            }
         }
         let is_ready = !ready.is_empty();
         if is_part {
             let waiter = fetch.waiters.entry(client).or_insert_with(|| Waiter {
                 from,
+                at,
                 header: header.clone(),
                 request: request.clone(),
                 ready: ChunkRanges::default(),
                 waiting: ChunkRanges::default(),
                 last_use: now,
             });
-            added += usize::from(!has_waiter);
             waiter.header = header.clone();
             waiter.last_use = now;
             add(&mut waiter.ready, &ready);
             add(&mut waiter.waiting, &waiting);
+            if !has_waiter {
+                self.clients.add(at);
+                self.waiters += 1;
+            }
         }
-        (0..added).for_each(|_| self.note_added(from));
         if is_ready {
             // It may ask by another port now.
             self.unblock(&turn);
@@ -362,17 +384,17 @@ impl Fetches {
             return;
         };
         let leaders = (fetch.leaders).extract_if(.., |_, it| it.chunks.is_empty());
-        let mut gone: Vec<PortId> = leaders.map(|(_, it)| it.from).collect();
+        leaders.for_each(|(_, it)| self.clients.remove(it.at));
         let waiters = (fetch.waiters).extract_if(.., |_, it| it.is_done());
-        let served: Vec<(Guid, PortId)> = waiters.map(|(client, it)| (client, it.from)).collect();
+        let served: Vec<(Guid, Source)> = waiters.map(|(client, it)| (client, it.at)).collect();
         if fetch.leaders.is_empty() && fetch.waiters.is_empty() {
             self.by_content.remove(content);
         }
-        for (client, from) in served {
+        for (client, at) in served {
             self.unblock(&(client, *content));
-            gone.push(from);
+            self.clients.remove(at);
+            self.waiters -= 1;
         }
-        gone.into_iter().for_each(|from| self.note_removed(from));
     }
 
     /// A client wants a content no more: those that wait for what it fetches ask for themselves.
@@ -443,64 +465,67 @@ impl Fetches {
         self.forget_done(&content);
     }
 
-    /// Returns the requests of clients that wait for what nobody fetches any more.
+    /// Returns the requests of clients that wait for what nobody fetches any more, and the ports that they
+    /// came in on.
     pub(super) fn due(&mut self, now: Time) -> Vec<(PortId, Chunk)> {
         let mut requests = Vec::new();
         let contents: Vec<Guid> = self.by_content.keys().copied().collect();
         for content in contents {
-            let Some(fetch) = self.by_content.get_mut(&content) else {
-                continue;
-            };
-            if now.since(fetch.progress_at) >= fetch.patience() {
-                for leader in fetch.leaders.values_mut() {
-                    leader.chunks = ChunkRanges::default();
-                }
-                fetch.progress_at = now;
+            if let Some(fetch) = self.by_content.get_mut(&content) {
+                fetch.take_due(now, &mut self.clients, &mut requests);
             }
-            for waiter in fetch.waiters.values_mut() {
-                if now.since(waiter.last_use) >= IDLE {
-                    (waiter.ready, waiter.waiting) = Default::default();
-                }
-            }
-            let mut added = Vec::new();
-            for client in fetch.waiters.keys().copied().collect::<Vec<_>>() {
-                let under_way = fetch.under_way(&Guid::NONE);
-                let Some(waiter) = fetch.waiters.get_mut(&client) else {
-                    continue;
-                };
-                let mut rest = waiter.waiting.clone();
-                rest.subtract(&under_way);
-                if rest.is_empty() {
-                    continue;
-                }
-                waiter.waiting.subtract(&rest);
-                let request = Request {
-                    chunk_log2: fetch.chunk_log2,
-                    chunks: rest.clone(),
-                    ..waiter.request.clone()
-                };
-                let header = waiter.header.clone();
-                let from = waiter.from;
-                let again = Chunk::of_transport(header, &Transport::Request(request));
-                requests.push((from, again));
-                let leader = fetch.leaders.entry(client);
-                let mut is_new = false;
-                let leader = leader.or_insert_with(|| {
-                    is_new = true;
-                    Leader {
-                        from,
-                        chunks: ChunkRanges::default(),
-                    }
-                });
-                add(&mut leader.chunks, &rest);
-                if is_new {
-                    added.push(from);
-                }
-            }
-            added.into_iter().for_each(|from| self.note_added(from));
             self.forget_done(&content);
         }
         requests
+    }
+}
+
+impl Fetch {
+    /// Ends what is dead, and has the first of those that wait for it ask for themselves. Of more clients
+    /// than may fetch what others wait for, the requests continue alone.
+    fn take_due(
+        &mut self,
+        now: Time,
+        clients: &mut ClientShares,
+        requests: &mut Vec<(PortId, Chunk)>,
+    ) {
+        if now.since(self.progress_at) >= self.patience() {
+            let dead = core::mem::take(&mut self.leaders);
+            dead.into_values().for_each(|it| clients.remove(it.at));
+            self.progress_at = now;
+        }
+        let mut under_way = self.under_way(&Guid::NONE);
+        for (client, waiter) in &mut self.waiters {
+            if now.since(waiter.last_use) >= IDLE {
+                (waiter.ready, waiter.waiting) = Default::default();
+            }
+            let mut rest = waiter.waiting.clone();
+            rest.subtract(&under_way);
+            if rest.is_empty() {
+                continue;
+            }
+            waiter.waiting.subtract(&rest);
+            let request = Request {
+                chunk_log2: self.chunk_log2,
+                chunks: rest.clone(),
+                ..waiter.request.clone()
+            };
+            let again = Chunk::of_transport(waiter.header.clone(), &Transport::Request(request));
+            requests.push((waiter.from, again));
+            let is_leader = self.leaders.contains_key(client);
+            if !is_leader && (self.leaders.len() >= MAX_LEADERS || !clients.admit(waiter.at)) {
+                continue;
+            }
+            let leader = self.leaders.entry(*client).or_insert_with(|| Leader {
+                at: waiter.at,
+                chunks: ChunkRanges::default(),
+            });
+            add(&mut leader.chunks, &rest);
+            under_way.union(&rest);
+            if !is_leader {
+                clients.add(waiter.at);
+            }
+        }
     }
 }
 
@@ -525,6 +550,7 @@ mod tests {
         let from = PortId(port);
         let asker = Requester {
             from,
+            at: Source::Port(from),
             header: &header,
         };
         assert!(fetches.note(Time::ZERO, asker, &request, lists));
@@ -568,5 +594,61 @@ mod tests {
         fetches.note_blocked(turn, PortId(3));
         fetches.due(Time::ZERO + IDLE);
         assert_eq!((fetches.blocked.len(), fetches.blocked_at.len()), (0, 0));
+    }
+
+    #[test]
+    fn many_clients_of_one_network_leave_places_for_another() {
+        let mut fetches = Fetches::default();
+        let upper = UpperProtocol::Transport;
+        let mut note = |client: u32, network: u128| {
+            let mut source = [1; 32];
+            source[..4].copy_from_slice(&client.to_be_bytes());
+            let header =
+                NetworkHeader::new(ServiceId::CONTENT_REQUEST, upper, Guid(source), CONTENT);
+            let request = Request {
+                content: CONTENT,
+                chunk_log2: 14,
+                is_exact: false,
+                reliability: Reliability::Nack,
+                chunks: ChunkRanges::from(0..100),
+            };
+            let asker = Requester {
+                // Each by a port of its own.
+                from: PortId(client),
+                at: Source::Network(network),
+                header: &header,
+            };
+            let ready = ChunkRanges::from(0..1);
+            let lists = [ready, ChunkRanges::default(), ChunkRanges::default()];
+            fetches.note(Time::ZERO, asker, &request, lists)
+        };
+        let greedy = (0..2 * CLIENTS.max as u32).filter(|client| note(*client, 1));
+        assert_eq!(greedy.count(), CLIENTS.max / 4);
+        assert!((0..CLIENTS.few as u32).all(|client| note(client + 100_000, 2)));
+        assert_eq!(fetches.clients(), CLIENTS.max / 4 + CLIENTS.few);
+    }
+
+    /// However many wait for what a dead client has fetched, some of them fetch it, and all requests
+    /// continue.
+    #[test]
+    fn of_many_that_wait_for_different_chunks_a_few_lead() {
+        let mut fetches = Fetches::default();
+        let none = ChunkRanges::default();
+        let (all, clients) = (ChunkRanges::from(0..100), 2..=60u8);
+        ask(&mut fetches, 1, 1, [none.clone(), none.clone(), all]);
+        for client in clients.clone() {
+            let own = ChunkRanges::from(u32::from(client)..u32::from(client) + 1);
+            let port = u32::from(client);
+            ask(
+                &mut fetches,
+                client,
+                port,
+                [none.clone(), own, none.clone()],
+            );
+        }
+        assert_eq!(fetches.due(Time::ZERO + PATIENCE).len(), clients.count());
+        let fetch = &fetches.by_content[&CONTENT];
+        assert_eq!((fetch.leaders.len(), fetch.waiters.len()), (MAX_LEADERS, 0));
+        assert_eq!((fetches.clients(), fetches.waiters), (MAX_LEADERS, 0));
     }
 }

@@ -5,10 +5,8 @@ use whimbrel_core::{Guid, PortId, Time};
 use whimbrel_gnrs::{Kind, Record};
 
 use super::Router;
-use crate::wire::{Control, NetworkHeader, ServiceId};
-
-/// Maximum of neighbours and hosts that they were told of; beyond it they are told again.
-pub(super) const MAX_CORRECTED: usize = 4_096;
+use super::effects::Action;
+use crate::wire::{NetworkHeader, ServiceId};
 
 impl Router {
     /// A host is elsewhere, as its own newer record says, whoever shows it: what waits for it here
@@ -19,12 +17,13 @@ impl Router {
         };
         let guid = record.subject();
         let routers: Vec<Guid> = record.addresses().map(|at| at.na).collect();
-        let attached = self.attachments.version_of(&guid);
-        let known = self.names.known(now, &guid).and_then(|it| it.binding);
+        let attached = self.binding.attachments.version_of(&guid);
+        let known = self.binding.names.known(now, &guid);
+        let known = known.and_then(|it| it.binding);
         let known = attached.or(known.map(|binding| binding.version()));
         let is_news = known.is_some_and(|known| record.version() > known);
         let is_here = routers.contains(&self.config.guid);
-        let attachments = &mut self.attachments;
+        let attachments = &mut self.binding.attachments;
         if record.kind() != Kind::Binding
             || !is_news
             || is_here
@@ -33,41 +32,17 @@ impl Router {
             return;
         }
         let ports = attachments.detach(&guid, &mut self.effects);
-        self.names.learn(now, record);
-        self.moved.insert(guid, ());
+        self.binding.note_moved(now, guid, record);
         self.links.division.leave_addresses(&guid, &routers);
         for port in ports {
             let (links, effects) = (&mut self.links, &mut self.effects);
             for source in self.proxy.send_after(now, guid, port, links, effects) {
-                self.correct(now, source, guid);
+                let (links, effects) = (&self.links, &mut self.effects);
+                self.binding.correct(now, source, guid, links, effects);
             }
         }
+        self.effects.push(Action::BindStored(guid));
         self.carry_out(now);
-        if let Some(answer) = self.names.known(now, &guid) {
-            self.bind_stored(now, guid, &answer);
-        }
-    }
-
-    /// A chunk for a host that has moved may have the address of its former router, which its source
-    /// had from the host's request: it is bound anew.
-    pub(super) fn forget_former_address(&mut self, now: Time, header: &mut NetworkHeader) {
-        let host = &header.destination;
-        let may_differ = self.moved.contains(host) || self.names.is_followed(host);
-        if header.destination_address.is_none() || !may_differ {
-            return;
-        }
-        // What was known of it may not be valid any more: then it is looked up.
-        let known = self.names.known(now, &header.destination);
-        let binding = known.and_then(|answer| answer.binding);
-        let at = header.destination_address;
-        if binding.is_none() && !self.moved.contains(host) {
-            return;
-        }
-        let is_there = binding.is_some_and(|it| it.addresses().any(|it| it.na == at));
-        if !is_there && at != self.config.guid {
-            header.destination_address = Guid::NONE;
-            header.extensions.addresses.clear();
-        }
     }
 
     /// A receiver asks by another router than before, although the former one may still reach it: what is
@@ -81,26 +56,6 @@ impl Router {
         for mut outgoing in self.links.take_bound_elsewhere(&asks.source, &at) {
             outgoing.chunk.header.destination_address = at;
             self.forward(now, outgoing);
-        }
-    }
-
-    /// Chunks for a host come from a neighbour that does not know yet that the host has left: it is
-    /// told once. Otherwise both would send them to each other.
-    pub(super) fn correct(&mut self, now: Time, port: PortId, host: Guid) {
-        let known = self.names.known(now, &host);
-        let Some(binding) = known.and_then(|answer| answer.binding) else {
-            return;
-        };
-        let is_here = binding.addresses().any(|at| at.na == self.config.guid);
-        // A host has its chunks bound by its routers.
-        let neighbour = self.links.neighbour(port);
-        if neighbour.is_none_or(|neighbour| self.attachments.is_on(&neighbour, port)) {
-            return;
-        }
-        let version = binding.version();
-        if !is_here && self.corrected.insert((port, host), version) != Some(version) {
-            let record = Bytes::copy_from_slice(binding.as_bytes());
-            self.tell(port, &Control::Left { record });
         }
     }
 

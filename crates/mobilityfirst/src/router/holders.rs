@@ -10,10 +10,8 @@ use bytes::Bytes;
 use hashlink::LinkedHashMap;
 use whimbrel_core::{Guid, KeyedState, SeededRng, Time};
 
-use super::Router;
 use super::effects::{Action, Effects};
 use crate::chunk::{Chunk, Message};
-use crate::next_hops::{NextHops, Spread};
 use crate::wire::{Control, NetworkHeader, Presence, PresenceCode, ServiceId, UpperProtocol};
 
 /// Maximum of addresses of hosts that something is known of; beyond it, the least recently used one is
@@ -66,7 +64,7 @@ impl Holders {
     }
 
     /// Returns what is known of a host's address that is about to be used, and asks if it is time to.
-    fn standing(
+    pub(super) fn standing(
         &mut self,
         now: Time,
         (own, host, at): (Guid, Guid, Guid),
@@ -108,7 +106,7 @@ impl Holders {
     }
 
     /// Handles the answer of a router. Returns true if the host has turned out to be there.
-    fn note_answer(&mut self, now: Time, from: Guid, answer: &Presence) -> bool {
+    pub(super) fn note_answer(&mut self, now: Time, from: Guid, answer: &Presence) -> bool {
         let known = self.known.get_mut(&(answer.guid, from));
         let Some(known) = known.filter(|it| it.open == Some(answer.nonce)) else {
             return false;
@@ -140,86 +138,5 @@ pub(super) fn presence(own: Guid, (to, address): (Guid, Guid), presence: Presenc
     Chunk {
         header,
         message: Message { head, body },
-    }
-}
-
-impl Router {
-    /// Returns true for a host that is attached to this router: it is no router, whatever a record or a chunk
-    /// says, and gets only what is addressed to itself.
-    pub(super) fn is_host_here(&self, name: &Guid) -> bool {
-        let mut ports = self.links.neighbours.ports_of(name);
-        ports.any(|port| self.attachments.is_on(name, port))
-    }
-
-    /// Returns true if the router at this address has said that the host is there.
-    pub(super) fn counts(&mut self, now: Time, host: Guid, at: Guid) -> bool {
-        self.standing(now, host, at) == Standing::Here
-    }
-
-    fn standing(&mut self, now: Time, host: Guid, at: Guid) -> Standing {
-        if self.is_host_here(&at) {
-            return Standing::Absent;
-        }
-        // A router's own record names nobody else.
-        if host == at {
-            return Standing::Here;
-        }
-        let about = (self.config.guid, host, at);
-        self.holders.standing(now, about, &mut self.effects)
-    }
-
-    /// Of the next hops of a host's record, those whose addresses count.
-    pub(super) fn answered(&mut self, now: Time, host: Guid, mut hops: NextHops) -> NextHops {
-        hops.retain(|branch| branch.address.is_none_or(|at| self.counts(now, host, at)));
-        hops
-    }
-
-    /// The same; if none of them counts yet, those of which nothing is known: a single chunk does not wait
-    /// for an answer, and a flow is not divided before there is one.
-    pub(super) fn answered_or_first(
-        &mut self,
-        now: Time,
-        host: Guid,
-        hops: NextHops,
-        spread: Spread,
-    ) -> NextHops {
-        let answered = self.answered(now, host, hops.clone());
-        if answered.best().is_some() && spread != Spread::All {
-            return answered;
-        }
-        let mut hops = hops;
-        hops.retain(|branch| {
-            let standing = branch.address.map(|at| self.standing(now, host, at));
-            standing != Some(Standing::Absent)
-        });
-        if spread == Spread::Divide {
-            let first = hops.best().or(hops.iter().next()).map(|it| it.address);
-            hops.retain(|branch| Some(branch.address) == first);
-        }
-        hops
-    }
-
-    /// Handles a question about a host, or the answer of a router that was asked.
-    pub(super) fn handle_presence(&mut self, now: Time, header: &NetworkHeader, about: Presence) {
-        match about.code {
-            PresenceCode::Asked => {
-                let is_here =
-                    about.guid == self.config.guid || self.attachments.is_here(&about.guid);
-                let code = match is_here {
-                    true => PresenceCode::Here,
-                    false => PresenceCode::Absent,
-                };
-                let to = (header.source, header.source_address);
-                let answer = Presence { code, ..about };
-                self.say(now, presence(self.config.guid, to, answer));
-            }
-            _ if self.holders.note_answer(now, header.source, &about) => {
-                // What was stored because the host was not there yet.
-                if let Some(answer) = self.names.known(now, &about.guid) {
-                    self.bind_stored(now, about.guid, &answer);
-                }
-            }
-            _ => {}
-        }
     }
 }

@@ -107,7 +107,7 @@ fn a_caller_speaks_for_itself_and_for_what_it_has_attached_and_for_nobody_else()
     let mut net = net_of_callers(&[attacker, client, server], config());
     for (guid, at) in [(client, 2), (server, 3), (guest, 1)] {
         let at = port(at);
-        assert!(net.with_router(|it, _| it.attachments.insert(guid, at, 1)));
+        assert!(net.with_router(|it, _| it.binding.attachments.insert(guid, at, 1)));
     }
     let forged = forgeries(client, server);
     let count = forged.len() as u64;
@@ -145,7 +145,7 @@ pub(super) fn record(host: &KeyPair, at: Guid, before_ms: u64) -> Bytes {
 fn a_router_that_calls_speaks_for_hosts_whose_records_name_it() {
     let (leaf, client, far) = (keys(1).guid(), keys(2).guid(), keys(3));
     let mut net = net_of_callers(&[leaf, client], config());
-    assert!(net.with_router(|it, _| it.attachments.insert(client, port(2), 1)));
+    assert!(net.with_router(|it, _| it.binding.attachments.insert(client, port(2), 1)));
     let from_far = |index| {
         let mut chunk = data(ServiceId::UNICAST, client, index, 1000);
         chunk.header.source = far.guid();
@@ -202,7 +202,7 @@ fn a_caller_that_the_configuration_names_as_a_router_is_believed() {
     let mut net = net_of_callers(&[named, client], config());
     net.with_router(|it, _| {
         it.believe(named);
-        assert!(it.attachments.insert(client, port(2), 1));
+        assert!(it.binding.attachments.insert(client, port(2), 1));
     });
     net.send(1, data(ServiceId::UNICAST, client, 0, 1000));
     net.run(SECOND);
@@ -237,7 +237,8 @@ fn a_router_vouches_for_its_own_hosts_to_each_neighbour_that_asks() {
     let parsed = Record::parse(bytes.clone()).expect("a record");
     net.with_router(|it, now| {
         assert!(
-            it.attachments
+            it.binding
+                .attachments
                 .insert(host.guid(), port(2), parsed.version())
         );
         it.register(now, port(2), parsed);
@@ -256,7 +257,7 @@ fn a_router_vouches_for_its_own_hosts_to_each_neighbour_that_asks() {
 fn invented_sources_are_asked_for_and_forgotten() {
     let (attacker, client) = (keys(1).guid(), keys(2).guid());
     let mut net = net_of_callers(&[attacker, client], config());
-    assert!(net.with_router(|it, _| it.attachments.insert(client, port(2), 1)));
+    assert!(net.with_router(|it, _| it.binding.attachments.insert(client, port(2), 1)));
     for number in 0..1000u32 {
         let mut chunk = data(ServiceId::UNICAST, client, 0, 1000);
         chunk.header.source.0[..4].copy_from_slice(&number.to_be_bytes());
@@ -306,9 +307,9 @@ fn content_is_announced_by_those_who_are_there_and_for_an_hour() {
     let guests: Vec<KeyPair> = (10..16).map(keys).collect();
     for guest in &guests {
         let guid = guest.guid();
-        assert!(net.with_router(|it, _| it.attachments.insert(guid, port(1), 1)));
+        assert!(net.with_router(|it, _| it.binding.attachments.insert(guid, port(1), 1)));
     }
-    assert!(net.with_router(|it, _| it.attachments.insert(attacker.guid(), port(1), 1)));
+    assert!(net.with_router(|it, _| it.binding.attachments.insert(attacker.guid(), port(1), 1)));
     let outcomes = guests.iter().map(|guest| {
         register(
             &mut net,
@@ -334,7 +335,7 @@ fn a_full_content_keeps_those_who_are_here_and_forgets_those_who_left() {
             let at = hosts[..here].iter().position(|it| it.guid() == *guid)?;
             Some(Source::Port(PortId(at as u32)))
         };
-        net.with_router(|it, now| it.names.keep(now, port(1), record, place))
+        net.with_router(|it, now| it.binding.names.keep(now, port(1), record, place))
     };
     for host in &hosts[..64] {
         assert_eq!(keep(&mut net, host, 64), Ok(ControlCode::Registered));
@@ -342,7 +343,7 @@ fn a_full_content_keeps_those_who_are_here_and_forgets_those_who_left() {
     // All that have announced it are here: one more is one too many.
     assert_eq!(keep(&mut net, &hosts[64], 65), Ok(ControlCode::Full));
     assert_eq!(keep(&mut net, &hosts[65], 1), Ok(ControlCode::Registered));
-    let known = net.with_router(|it, now| it.names.look_up_own(now, &content).providers);
+    let known = net.with_router(|it, now| it.binding.names.look_up_own(now, &content).providers);
     let signers: Vec<Guid> = known.iter().map(Record::signer).collect();
     assert!(signers.contains(&hosts[0].guid()) && signers.contains(&hosts[65].guid()));
     assert_eq!(signers.len(), 64);
@@ -360,7 +361,7 @@ fn a_request_that_is_repeated_goes_to_the_next_provider() {
     let mut net = net_of_callers(&names, config());
     for (number, host) in (1..).zip(&providers) {
         let (guid, at) = (host.guid(), port(number));
-        assert!(net.with_router(|it, _| it.attachments.insert(guid, at, 1)));
+        assert!(net.with_router(|it, _| it.binding.attachments.insert(guid, at, 1)));
         let record = announcement(host, content, 600_000);
         assert_eq!(
             register(&mut net, number, guid, &record),
@@ -424,7 +425,7 @@ fn control_messages_of_others_than_the_neighbour_end_at_the_first_router() {
     let [attacker, client, host] = [1, 2, 3].map(|number| keys(number).guid());
     let mut net = net_of_callers(&[attacker, client], config());
     let at = port(2);
-    assert!(net.with_router(|it, _| it.attachments.insert(client, at, 1)));
+    assert!(net.with_router(|it, _| it.binding.attachments.insert(client, at, 1)));
     let record = record(&keys(3), Guid([9; 32]), 0);
     let nonce = [7; 16];
     let unix_ms = UNIX_MS;
@@ -535,7 +536,11 @@ fn answers_go_to_another_router_only_when_that_has_the_host() {
     let record = Record::binding(&host, &statement).expect("a record");
     net.with_router(|it, now| {
         for (guid, at) in [(host.guid(), 1), (server, 2), (guest, 5)] {
-            assert!(it.attachments.insert(guid, port(at), record.version()));
+            assert!(
+                it.binding
+                    .attachments
+                    .insert(guid, port(at), record.version())
+            );
         }
         it.register(now, port(1), record);
     });
@@ -572,7 +577,7 @@ fn what_waits_because_a_host_is_not_there_leaves_when_its_router_says_that_it_is
     let origins = [PortOrigin::Accepted(0), PortOrigin::Configured(0)];
     let mut net = Net::with_origins(&[sender, its_router], &origins, config());
     let at = Record::parse(record(&host, its_router, 0)).expect("a record");
-    net.with_router(|it, now| assert!(it.names.keep(now, port(1), at, |_| None).is_ok()));
+    net.with_router(|it, now| assert!(it.binding.names.keep(now, port(1), at, |_| None).is_ok()));
     let step = |net: &mut Net, index| {
         let mut chunk = data(ServiceId::UNICAST, host.guid(), index, 1000);
         chunk.header.source = sender;
@@ -611,7 +616,7 @@ fn what_waits_because_a_host_is_not_there_leaves_when_its_router_says_that_it_is
 fn a_host_gets_nothing_that_is_bound_to_it_for_another_one() {
     let [sender, host, other] = [1, 2, 3].map(|number| keys(number).guid());
     let mut net = net_of_callers(&[sender, host, other], config());
-    assert!(net.with_router(|it, _| it.attachments.insert(host, port(2), 1)));
+    assert!(net.with_router(|it, _| it.binding.attachments.insert(host, port(2), 1)));
     for (index, destination) in [(0, other), (1, host)] {
         let mut chunk = data(ServiceId::UNICAST, destination, index, 1000);
         chunk.header.source = sender;
@@ -648,7 +653,7 @@ fn a_router_says_whether_a_host_is_attached_to_it() {
         })
     };
     assert_eq!(told(&mut net), is(PresenceCode::Absent));
-    assert!(net.with_router(|it, _| it.attachments.insert(host, port(1), 1)));
+    assert!(net.with_router(|it, _| it.binding.attachments.insert(host, port(1), 1)));
     assert_eq!(told(&mut net), is(PresenceCode::Here));
 }
 
@@ -658,7 +663,7 @@ fn credit_without_bounds_lets_in_no_more_than_the_part_of_a_flow() {
     let (client, beyond) = (name(9), name(3));
     let mut net = Net::new(&[*SOURCE, beyond]);
     for (guid, neighbour) in [(*SOURCE, 1), (client, 2)] {
-        assert!(net.with_router(|it, _| it.attachments.insert(guid, port(neighbour), 1)));
+        assert!(net.with_router(|it, _| it.binding.attachments.insert(guid, port(neighbour), 1)));
     }
     net.hold_back(2, beyond, client, 0);
     net.run(SECOND);

@@ -1,19 +1,21 @@
-//! Learned ways: connects the routing with neighbours, chunks in storage and time.
+//! Learned ways: connects the routing with neighbours and their links.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
-use whimbrel_core::{Guid, KeyPair, PortId, Time};
-use whimbrel_routing::{
-    ContactPlan, KnownRouter, LinkMetric, LinkSample, Message, Routing, RoutingCounters,
-};
+use whimbrel_core::{Guid, KeyPair, PortId, Time, WallClock};
+use whimbrel_routing::{ContactPlan, Cost, LinkMetric, LinkSample, Message, Routing, Way};
 
-use super::{Router, Timer};
-use crate::links::ChunkToSend;
-use crate::next_hops::NextHops;
-use crate::wire::{Control, ServiceId};
+use super::Timer;
+use super::effects::{Action, Effects};
+use super::status::RoutingStatus;
+use crate::links::Links;
+use crate::wire::Control;
 
 /// Routers in a report.
 const MAX_SHOWN: usize = 256;
+/// A way is much worse than the usual one if it costs more than this many times as much.
+const MUCH_WORSE: u32 = 8;
 
 /// How a router learns its ways.
 #[derive(Debug)]
@@ -28,145 +30,154 @@ pub struct LearnedWays {
     pub contacts: Option<ContactPlan>,
 }
 
-/// What a router has learned, for reports.
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct RoutingStatus {
-    /// The other routers, 256 at most.
-    pub routers: Vec<KnownRouter>,
-    /// Counters since the start.
-    pub counters: RoutingCounters,
+/// The ways that a router learns from others, if it does.
+#[derive(Debug, Default)]
+pub(super) struct Learning {
+    routing: Option<Routing>,
+    // The runs of the routers that ways are learned from.
+    runs: BTreeMap<Guid, u64>,
+    // How long data waits for the usual way while that of the moment is much worse.
+    wait_for_usual: Duration,
 }
 
-impl Router {
-    /// The router learns its ways from the routers that it believes, and announces its links. Configured
-    /// routes win.
-    pub fn learn_ways(&mut self, terms: LearnedWays) {
-        self.routes.wait_for_usual = terms.wait_for_usual;
+impl Learning {
+    /// Learns ways from now on. Contacts start and end by this wall clock.
+    pub(super) fn begin(&mut self, terms: LearnedWays, wall: WallClock, effects: &mut Effects) {
         let mut routing = Routing::new(Time::ZERO, terms.keys).with_metric(terms.metric);
         if let Some(contacts) = terms.contacts {
-            routing.set_contacts(Time::ZERO, contacts, self.config.wall);
+            routing.set_contacts(Time::ZERO, contacts, wall);
         }
-        self.timers.set(Timer::Routing, routing.poll_timeout().at);
-        self.routes.learned = Some(routing);
+        effects.push(Action::Set(Timer::Routing, routing.poll_timeout().at));
+        self.wait_for_usual = terms.wait_for_usual;
+        self.routing = Some(routing);
     }
 
-    /// Returns the cost of the way to a router as a time, as far as it is learned.
-    pub fn cost(&self, router: &Guid) -> Option<Duration> {
-        self.routes.cost(router).map(whimbrel_routing::Cost::time)
+    /// The wall clock was set.
+    pub(super) fn set_wall_clock(&mut self, now: Time, wall: WallClock) {
+        if let Some(routing) = &mut self.routing {
+            routing.set_wall_clock(now, wall);
+        }
     }
 
-    pub(super) fn routing_status(&self, now: Time) -> Option<RoutingStatus> {
-        let learned = self.routes.learned.as_ref()?;
-        let mut routers = learned.status(now);
+    /// Returns the ways to a router, best first; none if there are no learned ones.
+    pub(super) fn ways(&self, router: &Guid) -> &[Way] {
+        let routing = self.routing.as_ref();
+        routing.map_or(&[][..], |it| it.ways(router))
+    }
+
+    /// Returns the neighbour that carries data towards a router that is out of reach.
+    pub(super) fn carrier(&self, router: &Guid) -> Option<&Way> {
+        self.routing.as_ref()?.carrier(router)
+    }
+
+    /// Returns the cost of the way to a router, as far as it is learned.
+    pub(super) fn cost(&self, router: &Guid) -> Option<Cost> {
+        self.routing.as_ref()?.cost(router)
+    }
+
+    /// Returns true for the name of a router that others have told of.
+    pub(super) fn knows(&self, name: &Guid) -> bool {
+        self.routing.as_ref().is_some_and(|it| it.knows(name))
+    }
+
+    /// Returns true if data for this address, stored for `stored` already, waits: the way of the moment is much
+    /// worse than the usual one (store or forward, [GSTAR]), or than the next known contact.
+    pub(super) fn waits_for_usual(&self, address: &Guid, stored: Duration) -> bool {
+        let may_wait = stored < self.wait_for_usual;
+        self.routing.as_ref().is_some_and(|it| {
+            (may_wait && it.is_unusual(address, MUCH_WORSE)) || it.waits_for_contact(address)
+        })
+    }
+
+    pub(super) fn status(&self, now: Time) -> Option<RoutingStatus> {
+        let routing = self.routing.as_ref()?;
+        let mut routers = routing.status(now);
         routers.truncate(MAX_SHOWN);
         Some(RoutingStatus {
             routers,
-            counters: learned.counters(),
+            counters: routing.counters(),
         })
     }
 
-    /// Handles a message of a neighbour. Only routers that the configuration names are heard.
-    pub(super) fn handle_routing(&mut self, now: Time, from: PortId, message: Message) {
-        let neighbour = self.links.neighbour(from);
-        let Some(neighbour) = neighbour.filter(|name| self.sources.believes(name)) else {
-            return self.effects.drop("routing-stranger");
+    /// Handles a message of a router that is believed.
+    pub(super) fn handle_message(
+        &mut self,
+        now: Time,
+        router: Guid,
+        message: Message,
+        links: &Links,
+        effects: &mut Effects,
+    ) {
+        let Some(routing) = &mut self.routing else {
+            return effects.drop("routing-static");
         };
-        // A neighbour that is heard is up, whichever of both was noticed first.
-        self.note_routing_neighbours(now);
-        let Some(learned) = &mut self.routes.learned else {
-            return self.effects.drop("routing-static");
-        };
-        if let Err(why) = learned.handle_message(now, neighbour, message) {
-            self.effects.drop(why);
+        if let Err(why) = routing.handle_message(now, router, message) {
+            effects.drop(why);
         }
-        self.go_on_with_routing(now);
+        self.settle(links, effects);
     }
 
-    /// Tells the routing which of the routers that are believed are up.
-    pub(super) fn note_routing_neighbours(&mut self, now: Time) {
-        let Some(learned) = &mut self.routes.learned else {
+    /// Takes up which of these routers are up.
+    pub(super) fn note_neighbours<'a>(
+        &mut self,
+        now: Time,
+        routers: impl Iterator<Item = &'a Guid>,
+        links: &Links,
+        effects: &mut Effects,
+    ) {
+        let Some(routing) = &mut self.routing else {
             return;
         };
-        for name in self.sources.believed() {
-            match self.links.neighbours.run_of(name) {
+        for name in routers {
+            match links.neighbours.run_of(name) {
                 Some(run) => {
                     let was = self.runs.insert(*name, run);
-                    learned.handle_up(now, *name, was != Some(run));
+                    routing.handle_up(now, *name, was != Some(run));
                 }
-                None => learned.handle_down(now, name),
+                None => routing.handle_down(now, name),
             }
         }
-        self.go_on_with_routing(now);
-    }
-
-    /// Returns true if a chunk is stored although it has a way, which is much worse than the usual one.
-    pub(super) fn waits_for_usual(&self, outgoing: &ChunkToSend, hops: &NextHops) -> bool {
-        let header = &outgoing.chunk.header;
-        let is_patient = header.service.has(ServiceId::DELAY_TOLERANT);
-        let best = hops
-            .best()
-            .filter(|_| is_patient && outgoing.chunk.data().is_some());
-        best.is_some_and(|best| {
-            let address = best.address.unwrap_or(header.destination_address);
-            self.routes.waits_for_usual(&address, Duration::ZERO)
-        })
-    }
-
-    /// Returns true if what is stored for a destination waits still for the usual way.
-    pub(super) fn stays_for_usual(&self, now: Time, destination: &Guid, hops: &NextHops) -> bool {
-        let store = self.proxy.store();
-        let oldest = store.oldest_for(destination).and_then(|it| store.get(it));
-        let address = hops.best().and_then(|best| best.address);
-        let waits = address.zip(oldest).map(|(address, oldest)| {
-            (self.routes).waits_for_usual(&address, now.since(oldest.stored_at))
-        });
-        waits.unwrap_or(false)
+        self.settle(links, effects);
     }
 
     /// Handles the routing's deadline; the links are measured as often.
-    pub(super) fn handle_routing_due(&mut self, now: Time) {
-        let Some(learned) = &mut self.routes.learned else {
+    pub(super) fn handle_due(&mut self, now: Time, links: &Links, effects: &mut Effects) {
+        let Some(routing) = &mut self.routing else {
             return;
         };
-        let up: Vec<Guid> = learned.neighbours().copied().collect();
+        let up: Vec<Guid> = routing.neighbours().copied().collect();
         for name in up {
-            if let Some(sample) = self.sample_of(&name)
-                && let Some(learned) = &mut self.routes.learned
-            {
-                learned.note_link(now, &name, &sample);
+            if let Some(sample) = sample_of(&name, links) {
+                routing.note_link(now, &name, &sample);
             }
         }
-        if let Some(learned) = &mut self.routes.learned {
-            learned.handle_timeout(now);
-        }
-        self.go_on_with_routing(now);
-    }
-
-    /// Returns the measurement of the best link to a neighbour.
-    fn sample_of(&self, name: &Guid) -> Option<LinkSample> {
-        let ports = self.links.neighbours.ports_of(name);
-        let up = ports.filter(|port| self.links.is_up(*port));
-        let samples = up.filter_map(|port| Some(self.links.neighbours.at(port)?.sample()));
-        samples.min_by_key(|sample| whimbrel_routing::Cost::of_link(&sample.state))
+        routing.handle_timeout(now);
+        self.settle(links, effects);
     }
 
     /// Sends what the routing has to say. Stored chunks are looked at again if ways have changed.
-    fn go_on_with_routing(&mut self, now: Time) {
-        let Some(learned) = &mut self.routes.learned else {
+    fn settle(&mut self, links: &Links, effects: &mut Effects) {
+        let Some(routing) = &mut self.routing else {
             return;
         };
-        let messages: Vec<_> = core::iter::from_fn(|| learned.poll_message()).collect();
-        let has_changed = learned.take_changed();
-        self.timers.set(Timer::Routing, learned.poll_timeout().at);
-        for (name, message) in messages {
-            let ports: Vec<PortId> = self.links.neighbours.ports_of(&name).collect();
-            let up = ports.into_iter().find(|port| self.links.is_up(*port));
-            if let Some(port) = up {
-                self.tell(port, &Control::Routing(message));
+        while let Some((name, message)) = routing.poll_message() {
+            let mut ports = links.neighbours.ports_of(&name);
+            if let Some(port) = ports.find(|port| links.is_up(*port)) {
+                effects.push(Action::Tell(port, Control::Routing(message)));
             }
         }
+        let has_changed = routing.take_changed();
+        effects.push(Action::Set(Timer::Routing, routing.poll_timeout().at));
         if has_changed {
-            self.retry_waiting(now);
+            effects.push(Action::RetryWaiting);
         }
     }
+}
+
+/// Returns the measurement of the best link to a neighbour.
+fn sample_of(name: &Guid, links: &Links) -> Option<LinkSample> {
+    let ports = links.neighbours.ports_of(name);
+    let up = ports.filter(|port: &PortId| links.is_up(*port));
+    let samples = up.filter_map(|port| Some(links.neighbours.at(port)?.sample()));
+    samples.min_by_key(|sample| Cost::of_link(&sample.state))
 }

@@ -15,7 +15,7 @@ impl Machine for Router {
             if let PortOrigin::Configured(link) = info.origin
                 && self.config.name_servers.contains(&link)
             {
-                self.names.resolver.add_server(port);
+                self.binding.names.resolver.add_server(port);
                 self.timers.set_earlier(Timer::OwnRecord, now);
             }
         }
@@ -23,8 +23,8 @@ impl Machine for Router {
             if event == PortEvent::Down {
                 self.programs.detach(port);
             }
-        } else if self.names.resolver.owns(port) {
-            self.names.resolver.handle_port(now, port, event);
+        } else if self.binding.names.resolver.owns(port) {
+            self.binding.names.resolver.handle_port(now, port, event);
         } else {
             self.links.handle_port(now, port, &event);
         }
@@ -36,8 +36,8 @@ impl Machine for Router {
         for frame in frames {
             if self.links.has(port) {
                 self.links.handle_frame(now, port, frame);
-            } else if self.names.resolver.owns(port) {
-                self.names.resolver.handle_frame(now, port, frame);
+            } else if self.binding.names.resolver.owns(port) {
+                self.binding.names.resolver.handle_frame(now, port, frame);
             } else if self.programs.has(port) {
                 self.handle_program(now, port, frame);
             }
@@ -46,7 +46,7 @@ impl Machine for Router {
 
     fn handle_timeout(&mut self, now: Time) {
         self.links.handle_timeout(now);
-        self.names.resolver.handle_timeout(now);
+        self.binding.names.resolver.handle_timeout(now);
         let mut pass = self.timers.pass(now);
         while let Some((_, timer)) = pass.next(&mut self.timers) {
             self.handle_due(now, timer);
@@ -66,7 +66,7 @@ impl Machine for Router {
         if let Some(transmit) = self.links.poll_transmit(now, max_segments, buffer) {
             return Some(transmit);
         }
-        self.names.resolver.poll_transmit(now, buffer)
+        self.binding.names.resolver.poll_transmit(now, buffer)
     }
 
     fn poll_event(&mut self) -> Option<Self::Event> {
@@ -101,7 +101,7 @@ impl Machine for Router {
         });
         let below = Deadline::earlier(
             self.links.poll_timeout(),
-            self.names.resolver.poll_timeout(),
+            self.binding.names.resolver.poll_timeout(),
         );
         let left_over = self.left_over.map(|at| Deadline::new(at, LEFT_OVER));
         Deadline::earlier(left_over, Deadline::earlier(below, own))

@@ -18,16 +18,22 @@
 //!
 //! | part | owns |
 //! |---|---|
+//! | `Binding` | who is where: the parts below, and hosts that have moved |
 //! | `Attachments` | the ports of attached GUIDs, challenges, pending records of hosts |
 //! | `Names` | the resolver, the router's own records, chunks that wait for an answer |
-//! | `Sources` | whom inbound peers may speak for |
 //! | `Holders` | which addresses of a host's record count |
-//! | `Routes` | static routes, learned ways and the default route |
+//! | `Routes`, `Learning` | static routes and the default route; learned ways |
+//! | `Sources` | whom inbound peers may speak for |
+//! | `Proxy` | the storage, destinations of stored chunks, notices, and the parts below |
+//! | `Openings` | destinations with a responsive next hop, and whose turn it is |
+//! | `Limited` | what is granted of flows that are stored |
+//! | `Lingering` | stored copies of chunks in an unresponsive neighbour's hop |
 //! | `Shelf` | the disk below the storage, and what is written to and read from it |
-//! | `Proxy` | the storage, open destinations, copies of chunks in an unresponsive neighbour's hop, notices |
-//! | `Fetches` | clients that take copies, wait for what others fetch, or fetch |
+//! | `ContentCache` | clients that take copies, wait for what others fetch, or fetch |
 //! | `Said` | the bound of the messages that the router originates |
-//! | [`Observer`] | sees content in transit |
+//!
+//! A part reads the links, and pushes as an [`effects::Action`] what is to happen beyond its state.
+//! [`Router`] dispatches events to the parts, and carries their actions out.
 //!
 //! Memory is bounded by configuration: the back-pressure buffer, the storage, and for each
 //! neighbour its hop's bound (`docs/protocols/hop.md`); tables are bounded by the constants in
@@ -36,11 +42,11 @@
 #[cfg(test)]
 mod announcers;
 mod attach;
+mod binding;
 mod cache;
 #[cfg(test)]
 mod cached;
 mod config;
-mod delegation;
 mod effects;
 mod fetches;
 mod followed;
@@ -52,14 +58,10 @@ mod hostile;
 mod learning;
 mod machine;
 mod names;
-mod nearest;
 mod notices;
-#[cfg(test)]
-mod observed;
 #[cfg(test)]
 mod on_disk;
 mod own_record;
-mod parting;
 mod pauses;
 mod proxy;
 mod retry;
@@ -72,7 +74,6 @@ mod status;
 pub mod store;
 #[cfg(test)]
 mod tests;
-mod transit;
 #[cfg(test)]
 mod trust;
 
@@ -81,7 +82,7 @@ use std::collections::BTreeMap;
 
 use whimbrel_core::{
     Deadline, Disk, Guid, Machine, OpenRefusal, PortEvent, PortId, PortOrigin, PortRequest,
-    PortToken, Recent, SeededRng, Time, TimerQueue, Transmit, WallClock,
+    PortToken, SeededRng, Time, TimerQueue, Transmit, WallClock,
 };
 use whimbrel_gnrs::{KeyPair, Lookup, Record, Resolver, ResolverConfig, ResolverEvent};
 use whimbrel_link::Pacing;
@@ -95,11 +96,12 @@ use crate::wire::{
     Control, ControlCode, Credit, DropReason, NetworkHeader, ServiceId, UpperProtocol,
 };
 use attach::{Attachments, outcome};
+use binding::Binding;
+use cache::ContentCache;
 pub use config::{NextHop, ProxyPolicy, Route, RouterConfig};
 use effects::{Action, Effects};
-use fetches::Fetches;
 use holders::Holders;
-pub use learning::{LearnedWays, RoutingStatus};
+pub use learning::LearnedWays;
 use names::{Names, PART_INTERVAL};
 use own_record::OwnRecord;
 use proxy::Proxy;
@@ -108,9 +110,9 @@ use routes::Routes;
 use said::{MAX_SAID, Said};
 use sources::Sources;
 pub use status::{
-    RouterCounters, RouterMemory, RouterStatus, StorageDisk, WaitReason, WaitingStatus,
+    RouterCounters, RouterMemory, RouterStatus, RoutingStatus, StorageDisk, WaitReason,
+    WaitingStatus,
 };
-pub use transit::{Observer, Passing, Verdict};
 pub use whimbrel_routing::{ContactPlan, LinkMetric, MAX_PLAN};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -149,26 +151,15 @@ enum Timer {
 pub struct Router {
     config: RouterConfig,
     links: Links,
-    names: Names,
+    binding: Binding,
     own_record: OwnRecord,
-    attachments: Attachments,
-    // Neighbours that have been told that a host is elsewhere, and by which version of its record.
-    corrected: Recent<(PortId, Guid), u64>,
-    // Hosts that have moved of late, as their records say.
-    moved: Recent<Guid>,
     sources: Sources,
-    holders: Holders,
-    routes: Routes,
-    // The runs of routers that ways are learned from.
-    runs: BTreeMap<Guid, u64>,
     divisions: Divisions,
     proxy: Proxy,
-    fetches: Fetches,
+    cache: ContentCache,
     said: Said,
     programs: Programs,
-    observer: Option<Box<dyn Observer>>,
     timers: TimerQueue<Timer>,
-    rng: SeededRng,
     // The pass over destinations of stored chunks that is under way.
     review: Option<Review>,
     // When work was left over in `drain`.
@@ -199,25 +190,23 @@ impl Router {
             Timer::HeldBack,
             Time::ZERO + config.proxy.held_back_patience,
         );
+        let names = Names::new(resolver, has_service, config.wall, &mut rng);
+        let sources = Sources::new(&config, &mut rng);
+        let holders = Holders::new(&mut rng);
+        let divisions = Divisions::new(config.split.scheduler, rng.next_word());
+        let attachments = Attachments::new(config.guid, config.wall);
+        let routes = Routes::new(config.guid, config.routes.clone(), config.default_route);
         Router {
             links,
-            names: Names::new(resolver, has_service, config.wall, &mut rng),
+            binding: Binding::new(attachments, names, routes, holders, rng),
             own_record: OwnRecord::default(),
-            attachments: Attachments::new(config.guid, config.wall),
-            corrected: Recent::new(hearsay::MAX_CORRECTED),
-            moved: Recent::new(hearsay::MAX_CORRECTED),
-            sources: Sources::new(&config, &mut rng),
-            holders: Holders::new(&mut rng),
-            routes: Routes::new(config.guid, config.routes.clone(), config.default_route),
-            runs: BTreeMap::new(),
-            divisions: Divisions::new(config.split.scheduler, rng.next_word()),
+            sources,
+            divisions,
             proxy,
-            fetches: Fetches::default(),
+            cache: ContentCache::default(),
             said,
             programs: Programs::default(),
-            observer: None,
             timers,
-            rng,
             review: None,
             left_over: None,
             effects: Effects::default(),
@@ -264,6 +253,20 @@ impl Router {
         self.carry_out(now);
     }
 
+    /// The router learns its ways from the routers that it believes, and announces its links. Configured
+    /// routes win.
+    pub fn learn_ways(&mut self, terms: LearnedWays) {
+        let learning = &mut self.binding.routes.learning;
+        learning.begin(terms, self.config.wall, &mut self.effects);
+        self.carry_out(Time::ZERO);
+    }
+
+    /// Returns the cost of the way to a router as a time, as far as it is learned.
+    pub fn cost(&self, router: &Guid) -> Option<Duration> {
+        let cost = self.binding.routes.learning.cost(router);
+        cost.map(whimbrel_routing::Cost::time)
+    }
+
     /// Registers this router's own name with the name service from now on. `keys` are those of its name.
     pub fn register_itself(&mut self, keys: KeyPair) {
         self.own_record.sign_with(keys);
@@ -278,20 +281,12 @@ impl Router {
     /// challenge.
     pub fn set_wall_clock(&mut self, now: Time, wall: WallClock) {
         self.config.wall = wall;
-        self.names.set_wall_clock(wall);
+        self.binding.names.set_wall_clock(wall);
         self.proxy.set_wall_clock(wall);
-        if let Some(learned) = &mut self.routes.learned {
-            learned.set_wall_clock(now, wall);
-        }
-        self.attachments
-            .set_wall_clock(now, wall, &mut self.effects);
+        self.binding.routes.learning.set_wall_clock(now, wall);
+        let attachments = &mut self.binding.attachments;
+        attachments.set_wall_clock(now, wall, &mut self.effects);
         self.drain(now);
-    }
-
-    /// Shows each received Request, NACK and Data to `observer` before it is forwarded. Without
-    /// one, the router does not decode messages for other nodes.
-    pub fn set_observer(&mut self, observer: Box<dyn Observer>) {
-        self.observer = Some(observer);
     }
 
     /// Drains hop and resolver events until both are quiet.
@@ -308,13 +303,13 @@ impl Router {
                 self.handle_link_event(now, event);
                 continue;
             }
-            if let Some(event) = self.names.resolver.poll_event() {
+            if let Some(event) = self.binding.names.resolver.poll_event() {
                 self.handle_resolver_event(now, event);
                 continue;
             }
             let on_disk = self.proxy.settle_disk(now, &mut self.effects);
             let gained = self.links.neighbours.take_gained();
-            self.fetches.note_gained(&gained);
+            self.cache.fetches.note_gained(&gained);
             let released = self.proxy.release_stored(
                 now,
                 &gained,
@@ -324,7 +319,12 @@ impl Router {
             );
             self.carry_out(now);
             let told = self.proxy.send_notices(self.config.guid, &mut self.effects);
-            if !released && !told && !on_disk && !self.send_copy(now) {
+            if released || told || on_disk {
+                continue;
+            }
+            let (links, proxy, effects) = (&self.links, &mut self.proxy, &mut self.effects);
+            let cache = &mut self.cache;
+            if !cache.send_copy(now, &self.binding, links, proxy, effects) {
                 return;
             }
         }
@@ -344,10 +344,20 @@ impl Router {
                     true => self.links.give_again(port, &flow),
                     false => self.grant(port, flow, Grant::Free),
                 },
-                Action::Retry(destination) => {
-                    if self.attachments.is_here(&destination) {
-                        self.moved.remove(&destination);
+                Action::Grant(port, flow, grant) => self.grant(port, flow, grant),
+                Action::AnnounceKept(content, until) => {
+                    let (keys, names) = (self.config.hop.reception.keys(), &mut self.binding.names);
+                    let is_announced = names.announce(now, keys, content, until);
+                    self.effects.counters.kept_announced += u64::from(is_announced);
+                }
+                Action::RetryWaiting => self.retry_waiting(now),
+                Action::BindStored(name) => {
+                    if let Some(answer) = self.binding.names.known(now, &name) {
+                        self.bind_stored(now, name, &answer);
                     }
+                }
+                Action::Retry(destination) => {
+                    self.binding.note_back(&destination);
                     self.retry_destination(now, destination);
                 }
                 Action::StopIfNoneWaits(destination) => {
@@ -358,8 +368,8 @@ impl Router {
                     self.links.withdraw(now, carried);
                 }
                 Action::Write(id) => self.proxy.write(now, id, &self.sources, &mut self.effects),
-                Action::Watch(name) => self.names.watch(now, name),
-                Action::Unwatch(name) => self.names.unwatch(now, name),
+                Action::Watch(name) => self.binding.names.watch(now, name),
+                Action::Unwatch(name) => self.binding.names.unwatch(now, name),
                 Action::Set(timer, at) => self.timers.set(timer, at),
                 Action::SetEarlier(timer, at) => self.timers.set_earlier(timer, at),
                 Action::Cancel(timer) => {
@@ -371,24 +381,25 @@ impl Router {
 
     fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
         if event.changes_neighbours() {
-            self.note_routing_neighbours(now);
+            self.note_neighbours(now);
+            self.carry_out(now);
         }
         match event {
             LinkEvent::Up {
                 port, neighbour, ..
             } => {
-                let (rng, effects) = (&mut self.rng, &mut self.effects);
-                self.attachments
-                    .challenge(now, port, neighbour, rng, effects);
+                self.binding
+                    .challenge(now, port, neighbour, &mut self.effects);
                 self.carry_out(now);
                 self.retry_waiting(now);
             }
             LinkEvent::Restarted(_, handed) => {
                 for handed in handed {
                     let had_chunks = !handed.chunks.is_empty();
-                    let handed = self.send_kept_again(now, handed);
+                    let handed = self.proxy.send_kept_again(handed, &mut self.effects);
                     if !had_chunks || !handed.chunks.is_empty() {
-                        self.say(now, notices::lost(self.config.guid, handed));
+                        let lost = notices::lost(self.config.guid, handed);
+                        self.effects.push(Action::Say(lost));
                     }
                 }
             }
@@ -396,11 +407,11 @@ impl Router {
             LinkEvent::Delivered(carried, _) => {
                 self.effects.counters.chunks_forwarded += 1;
                 self.proxy.forget_lingering(carried);
-                self.proxy.read_unread();
+                self.proxy.openings.read_unread();
             }
             LinkEvent::TooLarge(_, outgoing) => self.drop(&outgoing.chunk, DropReason::TooLarge),
             LinkEvent::Credit { port, flow, grant } => {
-                if grant == Grant::Octets(0) || !self.proxy.holds_back(port, &flow) {
+                if grant == Grant::Octets(0) || !self.proxy.limited.holds_back(port, &flow) {
                     self.grant(port, flow, grant);
                 }
                 if grant != Grant::Free {
@@ -423,7 +434,9 @@ impl Router {
                 }
             }
             LinkEvent::Down(port, returned) => {
-                self.attachments.detach_port(port, &mut self.effects);
+                self.binding
+                    .attachments
+                    .detach_port(port, &mut self.effects);
                 self.sources.forget_port(port);
                 self.proxy.forget_lingering_on(port);
                 for outgoing in returned {
@@ -436,14 +449,14 @@ impl Router {
     fn handle_resolver_event(&mut self, now: Time, event: ResolverEvent) {
         match event {
             ResolverEvent::Resolved { guid, answer } => {
-                for outgoing in self.names.take_waiting(&guid) {
+                for outgoing in self.binding.names.take_waiting(&guid) {
                     self.bind_waiting(now, outgoing, guid, &answer);
                 }
                 self.carry_out(now);
                 self.bind_stored(now, guid, &answer);
             }
             ResolverEvent::Unresolvable { guid, why } => {
-                for outgoing in self.names.take_waiting(&guid) {
+                for outgoing in self.binding.names.take_waiting(&guid) {
                     self.handle_unresolvable(now, outgoing, guid, why);
                 }
                 self.carry_out(now);
@@ -451,7 +464,8 @@ impl Router {
             }
             ResolverEvent::Changed { guid, answer } => {
                 self.effects.counters.bindings_pushed += 1;
-                self.attachments
+                self.binding
+                    .attachments
                     .forget_if_moved(&guid, answer.binding.as_ref());
                 if !answer.is_empty() {
                     self.proxy.note_found(&guid);
@@ -466,11 +480,12 @@ impl Router {
             ResolverEvent::NotWatched { .. } => {}
             ResolverEvent::Registered { guid, version } => {
                 let code = ControlCode::Registered;
-                self.attachments
+                self.binding
+                    .attachments
                     .report(guid, version, code, &mut self.effects);
             }
             ResolverEvent::Forgot => {
-                self.names.begin_again();
+                self.binding.names.begin_again();
                 self.timers.set_earlier(Timer::RegisterAgain, now);
                 self.timers.set_earlier(Timer::OwnRecord, now);
             }
@@ -478,7 +493,8 @@ impl Router {
                 if let Some(next) = self.own_record.note_refused(now, &guid, code) {
                     self.timers.set_earlier(Timer::OwnRecord, next);
                 }
-                self.attachments
+                self.binding
+                    .attachments
                     .report_refused(guid, code, &mut self.effects)
             }
         }
@@ -509,16 +525,17 @@ impl Router {
 
     fn handle_due(&mut self, now: Time, timer: Timer) {
         match timer {
-            Timer::Attachment(guid, port) => self.attachments.remove(&guid, port),
+            Timer::Attachment(guid, port) => self.binding.attachments.remove(&guid, port),
             Timer::Challenge(port) => {
-                self.attachments
+                self.binding
+                    .attachments
                     .repeat_challenge(now, port, &mut self.effects);
             }
             Timer::Storage(destination) => self.retry_destination(now, destination),
             Timer::Parked => self.sources.give_up(now, &mut self.effects),
             Timer::RegisterAgain => {
-                let attachments = &self.attachments;
-                if (self.names).register_again(now, |guid| attachments.is_here(guid)) {
+                let (attachments, names) = (&self.binding.attachments, &mut self.binding.names);
+                if names.register_again(now, |guid| attachments.is_here(guid)) {
                     let next = now + PART_INTERVAL;
                     self.timers.set_earlier(Timer::RegisterAgain, next);
                 }
@@ -526,18 +543,21 @@ impl Router {
             Timer::OwnRecord => {
                 let now_ms = self.config.wall.unix_millis(now);
                 if let Some((record, next)) = self.own_record.renew(now, now_ms) {
-                    self.names.resolver.insert(now, record);
+                    self.binding.names.resolver.insert(now, record);
                     self.timers.set(Timer::OwnRecord, next);
                 }
             }
             Timer::Followed => {
-                if let Some(next) = self.names.forget_idle(now) {
+                if let Some(next) = self.binding.names.forget_idle(now) {
                     self.timers.set(Timer::Followed, next);
                 }
             }
             Timer::Review => self.go_on_with_review(now),
-            Timer::Fetches => self.check_fetches(now),
-            Timer::Routing => self.handle_routing_due(now),
+            Timer::Fetches => self.cache.check_fetches(now, &mut self.effects),
+            Timer::Routing => {
+                let (links, effects) = (&self.links, &mut self.effects);
+                self.binding.routes.learning.handle_due(now, links, effects);
+            }
             Timer::Lifetime => self.proxy.drop_expired(now, &mut self.effects),
             Timer::Disk => self.proxy.read_again(),
             Timer::Holds => {
@@ -559,6 +579,26 @@ impl Router {
             }
         }
         self.carry_out(now);
+    }
+
+    /// Tells the routing which of the routers that are believed are up.
+    fn note_neighbours(&mut self, now: Time) {
+        let believed = self.sources.believed();
+        let learning = &mut self.binding.routes.learning;
+        learning.note_neighbours(now, believed, &self.links, &mut self.effects);
+    }
+
+    /// Handles a neighbour's message about ways. Only routers that the configuration names are heard.
+    fn handle_routing(&mut self, now: Time, from: PortId, message: whimbrel_routing::Message) {
+        let neighbour = self.links.neighbour(from);
+        let Some(neighbour) = neighbour.filter(|name| self.sources.believes(name)) else {
+            return self.effects.drop("routing-stranger");
+        };
+        // A neighbour that is heard is up, whichever of both was noticed first.
+        self.note_neighbours(now);
+        let (links, effects) = (&self.links, &mut self.effects);
+        let learning = &mut self.binding.routes.learning;
+        learning.handle_message(now, neighbour, message, links, effects);
     }
 
     /// Sends a control message to the neighbour on a port; does nothing if the port is closed.
@@ -611,23 +651,28 @@ impl Router {
     /// Registers a verified record for the host on a port.
     fn register(&mut self, now: Time, port: PortId, record: Record) {
         let (guid, version) = (record.subject(), record.version());
-        if self.attachments.is_on(&guid, port) {
+        if self.binding.attachments.is_on(&guid, port) {
             let at = self.links.source_of(port);
             self.sources.note_record(at, &record, &mut self.effects);
         }
-        let (attached, links) = (&self.attachments, &self.links);
+        let Binding {
+            attachments: attached,
+            names,
+            ..
+        } = &mut self.binding;
+        let (attached, links) = (&*attached, &self.links);
         let place = |host: &Guid| attached.place_of(host, links);
-        match self.names.keep(now, port, record, place) {
+        match names.keep(now, port, record, place) {
             Ok(code) => {
-                if let Lookup::Resolved(answer) = self.names.look_up(now, guid) {
+                if let Lookup::Resolved(answer) = self.binding.names.look_up(now, guid) {
                     self.proxy.note_found(&guid);
                     self.bind_stored(now, guid, &answer);
                 }
                 self.effects.push(outcome(port, guid, version, code));
             }
             Err(record) => {
-                self.attachments.await_outcome(port, &record);
-                self.names.resolver.insert(now, record);
+                self.binding.attachments.await_outcome(port, &record);
+                self.binding.names.resolver.insert(now, record);
                 self.serve_from_here(now, guid);
             }
         }

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_core::{Guid, PortId, SeededRng, SharedRecent, Source, Time, WallClock};
 use whimbrel_gnrs::{
-    Answer, Kind, Lookup, MemoryStore, Quotas, Record, RecordKey, Resolver, StoreLimits,
+    Answer, KeyPair, Kind, Lookup, MemoryStore, Quotas, Record, RecordKey, Resolver, Statement,
+    StoreLimits,
 };
 
 use super::followed::Followed;
@@ -455,9 +456,24 @@ impl Names {
         }
     }
 
-    /// Returns true if there is a name service.
-    pub(super) fn has_service(&self) -> bool {
-        self.has_service
+    /// Announces with these keys a content of which all chunks are kept here, for as long as they are.
+    /// Returns false if nobody can be told.
+    pub(super) fn announce(
+        &mut self,
+        now: Time,
+        keys: &KeyPair,
+        content: Guid,
+        until: Time,
+    ) -> bool {
+        let lifetime_ms = until.since(now).as_millis() as u64;
+        let statement = Statement::new(self.wall.unix_millis(now), lifetime_ms, Vec::new());
+        match Record::provider(keys, content, &statement) {
+            Ok(record) if self.has_service => {
+                self.resolver.insert(now, record);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Returns true if a chunk that came in on `from` may cause a query about this name.

@@ -42,7 +42,7 @@ fn send(net: &mut Net, indices: core::ops::Range<u32>) {
 /// The host is at neighbour 2 from now on.
 fn attach_host(net: &mut Net) {
     net.with_router(|it, now| {
-        assert!(it.attachments.insert(HOST, port(2), 1));
+        assert!(it.binding.attachments.insert(HOST, port(2), 1));
         it.retry_destination(now, HOST);
     });
 }

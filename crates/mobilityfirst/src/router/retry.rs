@@ -6,7 +6,7 @@ use core::time::Duration;
 use whimbrel_core::{Guid, Time};
 use whimbrel_gnrs::{Answer, Lookup};
 
-use super::nearest::Sought;
+use super::binding::Sought;
 use super::{Router, Timer};
 use crate::next_hops::Spread;
 
@@ -31,17 +31,25 @@ impl Router {
         if !self.proxy.begin_retry(now, destination, &mut self.effects) {
             return;
         }
-        let here = self.attachments.hops_to(&destination, &self.links);
+        let here = self.binding.attachments.hops_to(&destination, &self.links);
         if !here.is_empty() {
             self.proxy.note_found(&destination);
-            if !self.leaves_for_better(&destination) {
+            // What did not fit on the way to the router that the host prefers leaves by it.
+            let better = self.binding.attachments.better(&destination);
+            let leaves = |better| {
                 self.proxy
+                    .openings
+                    .leaves_for(&destination, better, &self.links)
+            };
+            if !better.is_some_and(leaves) {
+                self.proxy
+                    .openings
                     .open(destination, here.at_address(self.config.guid));
             }
             return;
         }
         self.effects.counters.storage_lookups += 1;
-        if let Lookup::Resolved(answer) = self.names.look_up_anew(now, destination) {
+        if let Lookup::Resolved(answer) = self.binding.names.look_up_anew(now, destination) {
             self.bind_stored(now, destination, &answer);
         }
     }
@@ -78,9 +86,9 @@ impl Router {
             self.timers.set(Timer::Review, now + REVIEW_INTERVAL);
         }
         for destination in part {
-            if self.attachments.contains(&destination) {
+            if self.binding.attachments.contains(&destination) {
                 self.retry_destination(now, destination);
-            } else if let Some(answer) = self.names.known(now, &destination) {
+            } else if let Some(answer) = self.binding.names.known(now, &destination) {
                 self.bind_stored(now, destination, &answer);
             }
         }
@@ -91,23 +99,28 @@ impl Router {
         if !self.proxy.may_retry(&destination) {
             return;
         }
-        if self.attachments.contains(&destination) {
+        if self.binding.attachments.contains(&destination) {
             return self.retry_destination(now, destination);
         }
-        if let Some(hops) = self.routes.towards_binding(answer, &self.links) {
-            let hops = self.answered_or_first(now, destination, hops, Spread::Divide);
-            if self.stays_for_usual(now, &destination, &hops) {
+        let (links, effects) = (&self.links, &mut self.effects);
+        let binding = &mut self.binding;
+        if let Some(hops) = binding.routes.towards_binding(answer, links) {
+            let spread = Spread::Divide;
+            let hops = binding.answered_or_first(now, destination, hops, spread, links, effects);
+            let stored = self.proxy.stored_since(&destination);
+            let stored = stored.map(|since| now.since(since));
+            if binding.routes.stays_for_usual(stored, &hops) {
                 return self.proxy.keep_stored(now, destination, &mut self.effects);
             }
-            if self.proxy.open(destination, hops) {
+            if self.proxy.openings.open(destination, hops) {
                 self.proxy.note_found(&destination);
                 return;
             }
         }
         // A stored request for content with a holder: it is bound like a new one.
         let sought = Sought::any(destination);
-        let provider = self.pick_provider(now, sought, answer);
-        if provider.is_some_and(|provider| self.look_up_way(now, provider)) {
+        let provider = binding.pick_provider(now, sought, answer, links);
+        if provider.is_some_and(|provider| binding.look_up_way(now, provider, links)) {
             self.proxy
                 .release_to_forward(destination, &mut self.effects);
             self.carry_out(now);
@@ -159,14 +172,14 @@ mod tests {
         net.send(1, data(ServiceId::UNICAST, host, 0, 1000));
         net.run(Duration::from_secs(40));
         net.with_router(|it, now| {
-            assert!(it.attachments.insert(host, port(2), 1));
+            assert!(it.binding.attachments.insert(host, port(2), 1));
             it.retry_destination(now, host);
         });
         net.run(Duration::from_millis(100));
         assert_eq!(net.received(2).len(), 1);
         // Away again, it is looked up as soon as at first.
         let before = look_ups(&net);
-        net.with_router(|it, _| it.attachments.remove(&host, port(2)));
+        net.with_router(|it, _| it.binding.attachments.remove(&host, port(2)));
         net.send(1, data(ServiceId::UNICAST, host, 1, 1000));
         net.run(Duration::from_millis(1200));
         assert_eq!(look_ups(&net), before + 1);
@@ -199,7 +212,7 @@ mod tests {
         net.run(Duration::from_secs(5));
         let last = *net.router().proxy.waiting().last().expect("destinations");
         net.with_router(|it, now| {
-            assert!(it.attachments.insert(last, port(2), 1));
+            assert!(it.binding.attachments.insert(last, port(2), 1));
             it.retry_waiting(now);
             it.retry_waiting(now);
             assert!(it.review.is_some());

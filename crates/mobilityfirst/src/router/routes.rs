@@ -4,16 +4,16 @@ use core::time::Duration;
 
 use whimbrel_core::Guid;
 use whimbrel_gnrs::Answer;
-use whimbrel_routing::{Routing, Way};
+use whimbrel_routing::Way;
 
-use super::{NextHop, Route};
-use crate::links::Links;
+use super::config::{NextHop, Route};
+use super::learning::Learning;
+use crate::links::{ChunkToSend, Links};
 use crate::next_hops::{Branch, NextHops};
+use crate::wire::ServiceId;
 
 /// A way costs at most this many times as much as the best one if a flow is divided among both.
 const DIVIDED_UP_TO: u32 = 2;
-/// A way is much worse than the usual one if it costs more than this many times as much.
-const MUCH_WORSE: u32 = 8;
 /// The weight of the best way; that of others falls with their costs.
 const BEST_WEIGHT: u64 = 100;
 
@@ -24,9 +24,7 @@ pub(super) struct Routes {
     own: Guid,
     routes: Vec<Route>,
     default: Option<NextHop>,
-    pub(super) learned: Option<Routing>,
-    // How long data waits for the usual way while that of the moment is much worse.
-    pub(super) wait_for_usual: Duration,
+    pub(super) learning: Learning,
 }
 
 impl Routes {
@@ -35,8 +33,7 @@ impl Routes {
             own,
             routes,
             default,
-            learned: None,
-            wait_for_usual: Duration::ZERO,
+            learning: Learning::default(),
         }
     }
 
@@ -44,11 +41,10 @@ impl Routes {
     /// ways count, which lead around a neighbour's link that is worse than another way. Towards an address that
     /// is out of reach, the neighbour counts that is usually closer to it.
     pub(super) fn towards(&self, address: &Guid, links: &Links) -> NextHops {
-        let learned = self.learned.as_ref();
-        let ways = learned.map_or(&[][..], |learned| learned.ways(address));
+        let ways = self.learning.ways(address);
         if ways.is_empty() {
             let configured = self.configured(address, links);
-            let carrier = learned.and_then(|learned| learned.carrier(address));
+            let carrier = self.learning.carrier(address);
             return match carrier {
                 Some(way) if configured.best().is_none() => branches_of(&[*way], links),
                 _ => configured,
@@ -130,18 +126,25 @@ impl Routes {
         branches.collect()
     }
 
-    /// Returns the cost of the way to a router, as far as it is learned.
-    pub(super) fn cost(&self, router: &Guid) -> Option<whimbrel_routing::Cost> {
-        self.learned.as_ref()?.cost(router)
+    /// Returns true if a chunk is stored although it has a way, which is much worse than the usual one.
+    pub(super) fn waits_for_usual(&self, outgoing: &ChunkToSend, hops: &NextHops) -> bool {
+        let header = &outgoing.chunk.header;
+        let is_patient = header.service.has(ServiceId::DELAY_TOLERANT);
+        let best = hops
+            .best()
+            .filter(|_| is_patient && outgoing.chunk.data().is_some());
+        best.is_some_and(|best| {
+            let address = best.address.unwrap_or(header.destination_address);
+            self.learning.waits_for_usual(&address, Duration::ZERO)
+        })
     }
 
-    /// Returns true if data for this address, stored for `stored` already, waits: the way of the moment is much
-    /// worse than the usual one (store or forward, [GSTAR]), or than the next known contact.
-    pub(super) fn waits_for_usual(&self, address: &Guid, stored: Duration) -> bool {
-        let may_wait = stored < self.wait_for_usual;
-        self.learned.as_ref().is_some_and(|it| {
-            (may_wait && it.is_unusual(address, MUCH_WORSE)) || it.waits_for_contact(address)
-        })
+    /// Returns true if what is stored for a destination, for this long already, waits still for the usual
+    /// way.
+    pub(super) fn stays_for_usual(&self, stored: Option<Duration>, hops: &NextHops) -> bool {
+        let address = hops.best().and_then(|best| best.address);
+        let waits = |(address, stored)| self.learning.waits_for_usual(&address, stored);
+        address.zip(stored).is_some_and(waits)
     }
 
     /// Returns true if a name is that of a router in this router's configuration, or of a known one: such a name is
@@ -149,7 +152,7 @@ impl Routes {
     pub(super) fn is_router(&self, name: &Guid, links: &Links) -> bool {
         let configured = |port| links.info(port).is_some_and(|info| info.origin.is_chosen());
         self.routes.iter().any(|route| route.to == *name)
-            || self.learned.as_ref().is_some_and(|it| it.knows(name))
+            || self.learning.knows(name)
             || links.neighbours.port_of(name).is_some_and(configured)
     }
 }

@@ -7,9 +7,10 @@ use serde::Serialize;
 use whimbrel_core::{DiskStatus, Guid, LookUpFailure, Time};
 use whimbrel_gnrs::NameServerStatus;
 use whimbrel_link::hop::ReceptionCounters;
+use whimbrel_routing::{KnownRouter, RoutingCounters};
 
+use super::Router;
 use super::store::Purpose;
-use super::{Router, RoutingStatus};
 use crate::links::{CallersTotal, DividedStatus, LinkStatus, UnresolvedStatus};
 use crate::next_hops::Branch;
 use crate::wire::NetworkHeader;
@@ -153,6 +154,15 @@ impl From<DiskStatus> for StorageDisk {
     }
 }
 
+/// What a router has learned, for reports.
+#[derive(Clone, Debug, Serialize)]
+pub struct RoutingStatus {
+    /// The other routers, 256 at most.
+    pub routers: Vec<KnownRouter>,
+    /// Counters since the start.
+    pub counters: RoutingCounters,
+}
+
 /// A router's status, for people and programs.
 #[derive(Clone, Debug, Serialize)]
 pub struct RouterStatus {
@@ -274,7 +284,7 @@ impl Router {
         if !self.config.proxy.proactive {
             return WaitReason::Push;
         }
-        if let Some(hops) = self.proxy.next_hops(&destination) {
+        if let Some(hops) = self.proxy.openings.next_hops(&destination) {
             let flow = header.flow();
             let is_held = |branch: &Branch| {
                 let link = self.links.at(branch.port);
@@ -290,11 +300,17 @@ impl Router {
                 Some(_) => WaitReason::NextHopBusy,
             };
         }
-        if self.attachments.contains(&destination) {
+        if self.binding.attachments.contains(&destination) {
             return WaitReason::NextHopSilent;
         }
-        match self.names.known(now, &destination) {
-            Some(answer) if self.routes.towards_binding(&answer, &self.links).is_some() => {
+        match self.binding.names.known(now, &destination) {
+            Some(answer)
+                if self
+                    .binding
+                    .routes
+                    .towards_binding(&answer, &self.links)
+                    .is_some() =>
+            {
                 WaitReason::NextHopSilent
             }
             Some(answer) if !answer.providers.is_empty() => WaitReason::ProviderAway,
@@ -321,17 +337,17 @@ impl Router {
             disk: self.proxy.disk_status().map(StorageDisk::from),
             cached_bytes: (copies.bytes(Purpose::Cached), copies.limit()),
             kept_bytes: copies.bytes(Purpose::Kept),
-            fetching_clients: self.fetches.clients(),
+            fetching_clients: self.cache.fetches.clients(),
             waiting_destinations: self.proxy.waiting().len(),
             waiting: self.waiting_status(now),
-            attachments: self.attachments.len(),
-            name_servers: self.names.resolver.server_status(),
+            attachments: self.binding.attachments.len(),
+            name_servers: self.binding.names.resolver.server_status(),
             links: self.links.neighbours.status(now),
             callers: self.links.neighbours.callers_total(),
             reception: self.links.reception(),
             unresolved: self.links.neighbours.unresolved(now),
             divided: self.links.division.status(&self.links.neighbours, now),
-            routing: self.routing_status(now),
+            routing: self.binding.routes.learning.status(now),
             counters,
         }
     }

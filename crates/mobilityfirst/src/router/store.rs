@@ -295,6 +295,11 @@ impl ProxyStore {
         Stored::Held(id, evicted)
     }
 
+    /// Returns true if so many bytes fit, and nothing is evicted for them.
+    pub(super) fn has_room_for(&self, size: u64) -> bool {
+        self.bytes_to_keep() + self.leaving_bytes() + size <= self.limits.total
+    }
+
     /// How long a chunk with this header is stored.
     pub fn lifetime_of(&self, header: &NetworkHeader) -> Duration {
         let most = self.limits.lifetime;

@@ -295,7 +295,7 @@ fn a_multicast_chunk_leaves_on_both_ports_of_its_destination_and_shares_memory_a
     let mut net = Net::new(&[*SOURCE, name(3), name(4)]);
     for neighbour in [2, 3] {
         let port = port(neighbour);
-        assert!(net.with_router(|it, _| it.attachments.insert(group, port, 1)));
+        assert!(net.with_router(|it, _| it.binding.attachments.insert(group, port, 1)));
     }
     let (chunk, len) = (data(ServiceId::MULTICAST, group, 5, 100_000), 100_000);
     assert!(net.router().links.buffer().0 == 0);
@@ -334,8 +334,8 @@ fn a_unicast_chunk_leaves_on_one_port_and_on_the_other_when_that_is_silent() {
     let host = name(9);
     let mut net = Net::new(&[*SOURCE, name(3), name(4)]);
     // The newest record was attached on port 3.
-    assert!(net.with_router(|it, _| it.attachments.insert(host, port(2), 1)));
-    assert!(net.with_router(|it, _| it.attachments.insert(host, port(3), 2)));
+    assert!(net.with_router(|it, _| it.binding.attachments.insert(host, port(2), 1)));
+    assert!(net.with_router(|it, _| it.binding.attachments.insert(host, port(3), 2)));
     net.send(1, data(ServiceId::UNICAST, host, 0, 1000));
     net.run(Duration::from_secs(1));
     assert_eq!((net.received(2).len(), net.received(3).len()), (0, 1));
@@ -348,23 +348,22 @@ fn a_unicast_chunk_leaves_on_one_port_and_on_the_other_when_that_is_silent() {
 
 /// The router at this address says that it has a host, as soon as it is asked.
 fn answer_for(router: &mut Router, now: Time, host: Guid, at: Guid) {
-    assert!(!router.counts(now, host, at));
-    let Some(Action::Say(question)) = router.effects.next() else {
+    let (binding, links, effects) = (&mut router.binding, &router.links, &mut router.effects);
+    assert!(!binding.counts(now, host, at, links, effects));
+    let Some(Action::Say(question)) = effects.next() else {
         panic!("no question");
     };
     let Ok(Control::Presence(about)) = Control::decode(&question.message.head) else {
         panic!("another message");
     };
     let code = PresenceCode::Here;
-    router.handle_presence(
-        now,
-        &NetworkHeader {
-            source: at,
-            ..question.header
-        },
-        Presence { code, ..about },
-    );
-    assert!(router.counts(now, host, at));
+    let header = NetworkHeader {
+        source: at,
+        ..question.header
+    };
+    binding.handle_presence(now, &header, Presence { code, ..about }, effects);
+    assert!(matches!(effects.next(), Some(Action::BindStored(name)) if name == host));
+    assert!(binding.counts(now, host, at, links, effects));
 }
 
 /// The choice before any neighbour has acknowledged a packet: by weights alone.
@@ -381,7 +380,13 @@ fn a_flow_is_divided_among_the_addresses_of_its_destination_by_weight() {
     let statement = Statement::new(UNIX_MS, 60_000, addresses.to_vec());
     let record = Record::binding(&keys, &statement).expect("a record");
     net.with_router(|router, now| {
-        assert!(router.names.keep(now, port(1), record, |_| None).is_ok());
+        assert!(
+            router
+                .binding
+                .names
+                .keep(now, port(1), record, |_| None)
+                .is_ok()
+        );
         for at in [first, second] {
             answer_for(router, now, keys.guid(), at);
         }
@@ -451,7 +456,7 @@ fn net_with_a_held_flow() -> (Net, [Guid; 2]) {
     let mut net = Net::with_config(&[*SOURCE, *OTHER_SOURCE, name(3), name(4)], small);
     let all = [*SOURCE, *OTHER_SOURCE, hosts[0], hosts[1]];
     for (host, neighbour) in all.into_iter().zip(1..) {
-        assert!(net.with_router(|it, _| it.attachments.insert(host, port(neighbour), 1)));
+        assert!(net.with_router(|it, _| it.binding.attachments.insert(host, port(neighbour), 1)));
     }
     net.hold_back(3, name(3), hosts[0], 0);
     (net, hosts)
@@ -464,7 +469,11 @@ fn what_is_under_way_to_a_neighbour_by_another_port_is_not_asked_for_again() {
     let (client, content, beyond) = (name(9), name(7), name(3));
     let mut net = Net::new(&[*SOURCE, beyond, beyond]);
     for (guid, neighbour, version) in [(content, 1, 1), (client, 2, 1), (client, 3, 2)] {
-        assert!(net.with_router(|it, _| it.attachments.insert(guid, port(neighbour), version)));
+        assert!(net.with_router(|it, _| it.binding.attachments.insert(
+            guid,
+            port(neighbour),
+            version
+        )));
     }
     net.hold_back(3, beyond, client, 0);
     net.send(1, data(ServiceId::CONTENT_RESPONSE, client, 4, 50_000));
@@ -493,14 +502,18 @@ fn what_is_under_way_to_a_former_run_of_a_neighbour_is_asked_for_again() {
     let (client, content, beyond) = (name(9), name(7), name(3));
     let mut net = Net::new(&[*SOURCE, beyond, beyond]);
     for (guid, neighbour, version) in [(content, 1, 1), (client, 2, 1)] {
-        assert!(net.with_router(|it, _| it.attachments.insert(guid, port(neighbour), version)));
+        assert!(net.with_router(|it, _| it.binding.attachments.insert(
+            guid,
+            port(neighbour),
+            version
+        )));
     }
     net.hold_back(2, beyond, client, 0);
     let mut chunk = data(ServiceId::CONTENT_RESPONSE, client, 4, 50_000);
     chunk.header.extensions.request = Some(77);
     net.send(1, chunk);
     net.run(Duration::from_millis(100));
-    assert!(net.with_router(|it, _| it.attachments.insert(client, port(3), 2)));
+    assert!(net.with_router(|it, _| it.binding.attachments.insert(client, port(3), 2)));
     let service = ServiceId::CONTENT_REQUEST.with(ServiceId::DELAY_TOLERANT);
     let mut header = NetworkHeader::new(service, UpperProtocol::Transport, client, content);
     for (id, requests) in [(77, 0), (78, 1)] {
@@ -525,7 +538,7 @@ fn what_has_just_gone_is_not_asked_for_again_by_the_same_request() {
     let (client, content, beyond) = (name(9), name(7), name(3));
     let mut net = Net::new(&[*SOURCE, beyond]);
     for (guid, neighbour) in [(content, 1), (client, 2)] {
-        assert!(net.with_router(|it, _| it.attachments.insert(guid, port(neighbour), 1)));
+        assert!(net.with_router(|it, _| it.binding.attachments.insert(guid, port(neighbour), 1)));
     }
     let mut chunk = data(ServiceId::CONTENT_RESPONSE, client, 4, 50_000);
     chunk.header.extensions.request = Some(77);

@@ -37,7 +37,7 @@ fn net(routes: Vec<Route>, rule: Option<NameRule>) -> Net {
     let client = keys(CLIENT).guid();
     net.with_router(|it, _| {
         rule.inspect(|rule| it.set_name_rule(0, *rule));
-        assert!(it.attachments.insert(client, port(2), 1));
+        assert!(it.binding.attachments.insert(client, port(2), 1));
     });
     net
 }

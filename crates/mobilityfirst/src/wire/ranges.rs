@@ -102,9 +102,25 @@ impl ChunkRanges {
         other.iter().for_each(|range| self.insert_range(range));
     }
 
-    /// Removes all indices of `other`.
+    /// Removes all indices of `other`. Takes a time that grows with the ranges of this set, and with the
+    /// logarithm of those of the other one.
     pub fn subtract(&mut self, other: &ChunkRanges) {
-        other.iter().for_each(|range| self.remove_range(range));
+        let mut kept = Vec::with_capacity(self.0.len());
+        for range in &self.0 {
+            let mut start = range.start;
+            let first = other.0.partition_point(|gone| gone.end <= start);
+            let overlaps = other.0[first..].iter();
+            for gone in overlaps.take_while(|gone| gone.start < range.end) {
+                if start < gone.start {
+                    kept.push(start..gone.start);
+                }
+                start = gone.end;
+            }
+            if start < range.end {
+                kept.push(start..range.end);
+            }
+        }
+        self.0 = kept;
     }
 
     /// Returns the intersection of both.

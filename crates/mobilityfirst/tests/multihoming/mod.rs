@@ -11,14 +11,13 @@ use whimbrel_mobilityfirst::host::interfaces::LinkTerms;
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent, LinkPolicy};
 use whimbrel_mobilityfirst::links::{DividedStatus, LinkStatus};
 use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, TransferOptions};
-use whimbrel_mobilityfirst::router::{
-    NextHop, Observer, Passing, Route, Router, RouterConfig, Verdict,
-};
+use whimbrel_mobilityfirst::router::{NextHop, Route, Router, RouterConfig};
 use whimbrel_mobilityfirst::split::SplitConfig;
 use whimbrel_sim::link::{Change, LinkSpec, Loss, QueueLimit, Rate, Reorder};
 use whimbrel_sim::testbed::{Fault, Net};
 use whimbrel_sim::{AnyMachine, DuplexLink};
 
+use crate::support::relay::{self, Relay};
 use crate::support::{self, APP, Content, OVERHEAD, WALL, name_server, no_records};
 
 /// One of the client's links.
@@ -187,9 +186,9 @@ fn router_config(number: u8, names: bool, routes: Vec<Route>, make: &Make) -> Ro
     }
 }
 
-fn host(secret: u8, make: &Make) -> AnyMachine<HostEvent> {
+fn host_config(secret: u8, make: &Make) -> HostConfig {
     let defaults = HostConfig::new(KeyPair::from_secret(&[secret; 32]), WALL);
-    let config = HostConfig {
+    HostConfig {
         policy: make.policy,
         terms: (0..).zip(make.terms).collect(),
         split: make.split,
@@ -198,22 +197,25 @@ fn host(secret: u8, make: &Make) -> AnyMachine<HostEvent> {
             ..defaults.hop
         },
         ..defaults
-    };
+    }
+}
+
+fn host(secret: u8, make: &Make) -> AnyMachine<HostEvent> {
     AnyMachine::plain(Host::new(
-        config,
+        host_config(secret, make),
         SeededRng::new(make.seed ^ u64::from(secret)),
     ))
 }
 
-struct Swallow;
-
-impl Observer for Swallow {
-    fn observe(&mut self, _: Time, _: &Chunk, passing: Passing) -> Verdict {
-        match passing {
-            Passing::Data(_) => Verdict::Answer(Vec::new()),
-            _ => Verdict::Pass,
-        }
-    }
+/// Returns a node that the client takes for the access router, and that takes all chunks of content for
+/// itself.
+fn swallowing(router: HopConfig, client: HopConfig) -> AnyMachine<HostEvent> {
+    let watch = |chunk: &Chunk| match chunk.data() {
+        Some(_) => relay::Verdict::Answer(Vec::new()),
+        None => relay::Verdict::Pass,
+    };
+    let relay = Relay::new([router, client], Box::new(watch));
+    AnyMachine::new(relay, |never| match never {})
 }
 
 /// The record of a client that names these as its addresses, newer than all that its host will sign.
@@ -266,9 +268,6 @@ impl World {
             let mut router = Router::new(config, rng);
             // As a configuration names the neighbours that forward for others.
             (0..=access).for_each(|other| router.believe(router_name(100 + other)));
-            if make.swallows && number == 2 {
-                router.set_observer(Box::new(Swallow));
-            }
             let machine = AnyMachine::new(router, |never| match never {});
             let router = net.add_mortal(&format!("router {number}"), machine);
             if let Some(names) = names {
@@ -299,7 +298,15 @@ impl World {
                     .with_origins(called, PortOrigin::Accepted(0))
                     .with_labels(&label, "client");
             }
-            net.connect(several, at, &link).expect("a link");
+            if make.swallows && number == 1 {
+                let seen = router_config(102, far, Vec::new(), &make).hop;
+                let own = host_config(2, &make).hop;
+                let between = net.add_mortal("between", swallowing(seen, own));
+                net.connect(several, between, &link).expect("a link");
+                net.connect(between, at, &wire).expect("a link");
+            } else {
+                net.connect(several, at, &link).expect("a link");
+            }
         }
         let mut strangers: Vec<usize> = Vec::new();
         if make.strangers > 0 {

@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
+pub(crate) mod relay;
+
 use core::time::Duration;
 use std::rc::Rc;
 

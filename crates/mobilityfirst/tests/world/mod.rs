@@ -19,6 +19,7 @@ use whimbrel_mobilityfirst::local::{
 use whimbrel_mobilityfirst::router::{Router, RouterConfig, store::StoreLimits};
 use whimbrel_mobilityfirst::wire::{ContentKind, OfferUse};
 
+use crate::support::relay::{Relay, Watch};
 use crate::support::{self, no_records};
 
 pub(crate) use crate::support::Content;
@@ -145,6 +146,8 @@ pub(crate) struct World {
     // The name server itself, if it is not out of reach.
     names: Option<Server<MemoryStore>>,
     pub(crate) router: Router,
+    // Between the router and the second host, if it is there.
+    relay: Option<Relay>,
     pub(crate) hosts: [Host; 2],
     pub(crate) connected: [bool; 2],
     pub(crate) programs: Vec<Program>,
@@ -231,6 +234,7 @@ impl World {
             router: new_router(1, name_servers.clone()),
             name_servers,
             names: None,
+            relay: None,
             hosts: [host(1), host(2)],
             connected: [true, true],
             programs: Vec::new(),
@@ -314,6 +318,10 @@ impl World {
         }
         for (port, frame) in drain(&mut self.router, now) {
             let number = port.0 as usize;
+            if let (1, Some(relay)) = (number, &mut self.relay) {
+                relay.handle_frames(now, PortId(1), &[&frame]);
+                continue;
+            }
             if let (NAME_SERVER, Some(names)) = (port.0, &mut self.names) {
                 names.handle_frames(now, PortId(0), &[&frame]);
             }
@@ -322,6 +330,37 @@ impl World {
             }
         }
         self.let_names_answer();
+        self.let_relay_pass();
+    }
+
+    /// From now on a node between the router and the second host sees each chunk.
+    pub(crate) fn watch(&mut self, watch: Watch) {
+        let hops = [router_keys(), KeyPair::from_secret(&[2; 32])];
+        let hops = hops.map(|keys| HopConfig::sealed(&keys, [77; 32], 1472));
+        let mut relay = Relay::new(hops, watch);
+        for port in [PortId(0), PortId(1)] {
+            let up = PortEvent::Up(info(PortOrigin::Configured(0)));
+            relay.handle_port(self.now, port, up);
+        }
+        self.relay = Some(relay);
+        self.sleep(1);
+        self.run(Duration::from_secs(1));
+        self.wake(1);
+        self.run(Duration::from_secs(5));
+    }
+
+    fn let_relay_pass(&mut self) {
+        let Some(relay) = &mut self.relay else { return };
+        relay.handle_timeout(self.now);
+        for (port, frame) in drain(relay, self.now) {
+            match port {
+                PortId(0) if self.connected[1] => {
+                    self.hosts[1].handle_frames(self.now, UPLINK, &[&frame]);
+                }
+                PortId(0) => {}
+                _ => self.router.handle_frames(self.now, PortId(1), &[&frame]),
+            }
+        }
     }
 
     fn let_names_answer(&mut self) {
@@ -347,7 +386,12 @@ impl World {
             } else if self.connected[number] {
                 let port = PortId(number as u32);
                 for frame in buffer.chunks(segment) {
-                    self.router.handle_frames(now, port, &[frame]);
+                    match &mut self.relay {
+                        Some(relay) if number == 1 => {
+                            relay.handle_frames(now, PortId(0), &[frame]);
+                        }
+                        _ => self.router.handle_frames(now, port, &[frame]),
+                    }
                 }
             }
             buffer.clear();

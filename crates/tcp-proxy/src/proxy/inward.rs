@@ -4,15 +4,17 @@ use bytes::Bytes;
 use whimbrel_core::Time;
 use whimbrel_ndn_packet::{DataRef, InterestRef, Name};
 
-use super::{Attempt, Pending, Proxy, ProxyEvent, context_of, decoded};
+use super::uplink::{InterestTerms, Pending};
+use super::{Attempt, Proxy, ProxyEvent, context_of, decoded};
 use crate::admission::Opener;
-use crate::connection::{Carrier, Ends};
+use crate::connection::Carrier;
 use crate::icmp::Unreachable;
 use crate::message::{Carried, Message, Opening, Queue, Refusal, Stock};
 use crate::naming::{self, Asked};
+use crate::paths::BY_NAME;
 use crate::refusals::Refused;
 use crate::seal::{NONCE, OpenError, Protection};
-use crate::segment::{Flow, Segment};
+use crate::segment::{Ends, Flow, Segment};
 use crate::table::Slot;
 
 impl Proxy {
@@ -22,6 +24,7 @@ impl Proxy {
         match naming::parse(&prefix, interest.name) {
             Some(Asked::Message { sealed, nonce }) => {
                 let opened = self
+                    .uplink
                     .sealer
                     .open(now, prefix.as_ref().value(), nonce, sealed);
                 if let Some(message) = self.checked(opened) {
@@ -48,14 +51,14 @@ impl Proxy {
     fn checked(&mut self, opened: Result<Vec<u8>, OpenError>) -> Option<Vec<u8>> {
         match opened {
             Ok(message) => {
-                self.complained = false;
+                self.complaints.note_accepted();
                 Some(message)
             }
             Err(error) => {
                 self.counters.count_open(error);
                 match error {
-                    OpenError::Untimely => self.complain(ProxyEvent::Untimely),
-                    OpenError::Forged => self.complain(ProxyEvent::Forged),
+                    OpenError::Untimely => self.complaints.complain(ProxyEvent::Untimely),
+                    OpenError::Forged => self.complaints.complain(ProxyEvent::Forged),
                     OpenError::Malformed | OpenError::Replayed => {}
                 }
                 None
@@ -154,7 +157,7 @@ impl Proxy {
         if let Some(connection) = self.table.get_mut(slot) {
             connection.note_inward(now, segment);
         }
-        self.deliver(packet);
+        self.device.deliver(packet, &mut self.counters);
     }
 
     /// The connection that a notice is about.
@@ -190,7 +193,7 @@ impl Proxy {
             self.refuse(now, &opening.prefix, ends, refusal);
             return None;
         }
-        let names = naming::connection(&opening.prefix, flow, opening.label, &self.sealer);
+        let names = naming::connection(&opening.prefix, flow, opening.label, &self.uplink.sealer);
         // With the same label, it is a late message of the connection that is over.
         let is_another = |slot: Slot| {
             self.table.get(slot).is_some_and(|it| {
@@ -238,15 +241,24 @@ impl Proxy {
     /// Tells the peer at `prefix` that a connection is not carried, so that its program need not wait
     /// until TCP gives up.
     fn refuse(&mut self, now: Time, prefix: &Name, ends: Ends, refusal: Refusal) {
-        self.refused(Refused::Peer(prefix.clone(), ends, refusal));
+        self.complaints
+            .note_refused(Refused::Peer(prefix.clone(), ends, refusal));
         // Without protection anybody may have sent it, with any prefix: to have others called.
-        let is_known = self.sealer.protection() != Protection::None
+        let is_known = self.uplink.sealer.protection() != Protection::None
             || self.options.policy.allows_peer(prefix, ends.remote.ip());
-        if is_known && self.refusals.admit_answer(now) && self.claim_room() {
+        if is_known
+            && self.complaints.refusals.admit_answer(now)
+            && self.uplink.claim_room(&mut self.counters)
+        {
             let flow = ends.outward();
-            let name = self.sealed_name(now, prefix, &Message::Refuse { flow, refusal });
-            let nonce = self.rng.next_word() as u32;
-            self.push_interest(name, nonce, self.options.message_lifetime, None);
+            let message = Message::Refuse { flow, refusal };
+            let name = self.uplink.sealed_name(now, prefix, &message);
+            let sending = InterestTerms {
+                path: BY_NAME,
+                lifetime: self.options.message_lifetime,
+                header: None,
+            };
+            self.uplink.tell(name, sending, &mut self.counters);
         }
     }
 
@@ -261,8 +273,10 @@ impl Proxy {
         }
         let (peer, ends) = (connection.peer.clone(), connection.ends);
         let syn = connection.first_packet.clone();
-        self.report(now, &syn, Unreachable::Prohibited);
-        self.refused(Refused::ByPeer(peer, ends, refusal));
+        let (counters, why) = (&mut self.counters, Unreachable::Prohibited);
+        self.device.report(now, &syn, why, counters);
+        self.complaints
+            .note_refused(Refused::ByPeer(peer, ends, refusal));
     }
 
     /// Keeps an Interest for the next segments.
@@ -309,7 +323,7 @@ impl Proxy {
     }
 
     pub(super) fn handle_data(&mut self, now: Time, data: &DataRef<'_>, tag: Option<&[u8]>) {
-        let Some(entry) = self.pending.take(data.name.value()) else {
+        let Some(entry) = self.uplink.pending.take(data.name.value()) else {
             self.counters.unexpected += 1;
             return;
         };
@@ -326,7 +340,10 @@ impl Proxy {
             self.counters.bad_messages += 1;
             return;
         };
-        let opened = self.sealer.open(now, context_of(data.name), nonce, sealed);
+        let opened = self
+            .uplink
+            .sealer
+            .open(now, context_of(data.name), nonce, sealed);
         let Some(content) = self.checked(opened) else {
             return;
         };

@@ -1,39 +1,38 @@
 //! The proxy: segments of a device on one side, Interests and Data on the other.
 
+mod complaints;
+mod device;
 mod inward;
 mod outward;
+mod uplink;
 mod ways;
 
 use core::net::IpAddr;
-use core::time::Duration;
 use std::collections::VecDeque;
 
-use bytes::Bytes;
 use whimbrel_core::{Deadline, SeededRng, Time, TimerQueue, WallClock};
-use whimbrel_ndn_packet::{
-    Interest, InterestRef, LpHeader, LpPacket, NackReason, Name, NameRef, SignatureInfo,
-    SignatureType, Signer,
-};
+use whimbrel_ndn_packet::{InterestRef, LpPacket, NackReason, Name, NameRef};
 use whimbrel_transport::application::Arrival;
-use whimbrel_transport::ledger::{HashedLedger, Ledger, Sent};
-use whimbrel_transport::path::PathId;
 use whimbrel_transport::register::{Registrar, RegistrationEvent, RouteParameters};
 use whimbrel_transport::{Application, FaceNumber, Outgoing};
 
 use crate::admission::{Admission, Opener};
-use crate::connection::{Beginning, Connection, ConnectionStatus, Ends, Packet};
+use crate::connection::{Beginning, Connection, ConnectionStatus, Packet};
 use crate::counters::Counters;
-use crate::icmp::{Reporter, Unreachable};
+use crate::icmp::Unreachable;
 use crate::message::{Message, Protocol};
 use crate::naming;
 use crate::options::{Options, OptionsError};
-use crate::paths::{BY_NAME, PathStatus, Paths, PeerIndex, Way};
+use crate::paths::{BY_NAME, PathStatus, Paths, Way};
 use crate::phase::Phase;
-use crate::refusals::{Refusals, Refused};
+use crate::refusals::Refused;
 use crate::seal::Sealer;
-use crate::segment::Segment;
+use crate::segment::{Ends, Segment};
 use crate::silence::Peers;
 use crate::table::{Slot, Table};
+use complaints::Complaints;
+use device::Device;
+use uplink::{ForwarderSide, InterestTerms, Pending};
 
 /// An event for the program around a proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,20 +50,6 @@ pub enum ProxyEvent {
     NotAdmitted(IpAddr),
 }
 
-/// A pending Interest; its path is in the ledger.
-#[derive(Clone, Copy, Debug)]
-enum Pending {
-    /// Of a connection.
-    Connection {
-        slot: Slot,
-        generation: u32,
-        /// Of reliable prefetching: the number that it fetches.
-        number: Option<u64>,
-    },
-    /// Finds or checks a path to this peer.
-    Probe(PeerIndex),
-}
-
 /// A forward proxy, a reverse proxy or both: the policy decides ([TCP/ICN §3]: "the entry and exit
 /// proxies perform complementary functions").
 ///
@@ -78,30 +63,20 @@ pub struct Proxy {
     options: Options,
     /// Largest IP packet to which MSS options are clamped.
     clamp: usize,
-    sealer: Sealer,
     table: Table,
     /// Connections opened on this side, and by peers.
     admissions: [Admission; 2],
-    /// By name.
-    pending: HashedLedger<Bytes, Pending>,
     timers: TimerQueue<Slot>,
     peers: Peers,
     paths: Paths,
-    /// Interests to send, and Data that answer an Interest at hand.
-    outbox: VecDeque<Outgoing>,
+    uplink: ForwarderSide,
+    device: Device,
     /// Connections with Interests and segments for a Data.
     ready: VecDeque<Slot>,
-    delivered: VecDeque<Packet>,
     queued_bytes: usize,
     registrar: Registrar,
-    reporter: Reporter,
-    refusals: Refusals,
     counters: Counters,
-    events: VecDeque<ProxyEvent>,
-    /// A complaint was reported, and no message accepted since.
-    complained: bool,
-    rng: SeededRng,
-    up: bool,
+    complaints: Complaints,
 }
 
 /// Who opens a connection, and with which segment.
@@ -114,45 +89,26 @@ struct Attempt {
     adopted: bool,
 }
 
-/// A Data is authenticated by the seal in its content; its signature is empty.
-struct NoSignature;
-
-impl Signer for NoSignature {
-    fn info(&self) -> SignatureInfo {
-        SignatureInfo::new(SignatureType::Null)
-    }
-
-    fn sign(&self, _: &[&[u8]]) -> Vec<u8> {
-        Vec::new()
-    }
-}
-
 impl Proxy {
     /// Returns a proxy without connections.
     pub fn new(options: Options, mut rng: SeededRng) -> Result<Proxy, OptionsError> {
         options.check()?;
         let route = RouteParameters::new(options.prefix.clone());
+        let sealer = Sealer::new(options.seal.clone(), &mut rng);
         Ok(Proxy {
             clamp: options.clamp(),
-            sealer: Sealer::new(options.seal.clone(), &mut rng),
             table: Table::new(&mut rng),
             admissions: [Opener::Program, Opener::Peer].map(|it| Admission::new(it, &mut rng)),
-            pending: Ledger::hashed(options.limits.pending, &mut rng),
             timers: TimerQueue::new(),
             peers: Peers::default(),
             paths: Paths::new(options.paths),
-            outbox: VecDeque::new(),
+            uplink: ForwarderSide::new(&options, sealer, rng),
+            device: Device::new(options.limits.delivered),
             ready: VecDeque::new(),
-            delivered: VecDeque::new(),
             queued_bytes: 0,
             registrar: Registrar::new(options.register.clone(), [route]),
-            reporter: Reporter::default(),
-            refusals: Refusals::default(),
             counters: Counters::default(),
-            events: VecDeque::new(),
-            complained: false,
-            rng,
-            up: false,
+            complaints: Complaints::default(),
             options,
         })
     }
@@ -197,7 +153,7 @@ impl Proxy {
 
     /// Pending Interests that are remembered.
     pub fn pending_interests(&self) -> usize {
-        self.pending.len()
+        self.uplink.pending.len()
     }
 
     /// Returns true once the forwarder has accepted the prefix.
@@ -212,23 +168,7 @@ impl Proxy {
 
     /// The next packet for the device.
     pub fn poll_segment(&mut self) -> Option<Packet> {
-        self.delivered.pop_front()
-    }
-
-    fn deliver(&mut self, packet: Packet) {
-        if self.delivered.len() >= self.options.limits.delivered {
-            self.counters.queue_full += 1;
-        } else {
-            self.counters.delivered_packets += 1;
-            self.delivered.push_back(packet);
-        }
-    }
-
-    fn report(&mut self, now: Time, packet: &[u8], why: Unreachable) {
-        if let Some(error) = self.reporter.report(now, packet, why) {
-            self.counters.icmp_errors += 1;
-            self.deliver(error.into());
-        }
+        self.device.pop()
     }
 
     /// Adds a connection; `None` if the table is full, or if who opens it has opened too many that
@@ -250,12 +190,17 @@ impl Proxy {
         let Some(charge) = admission.admits(now, client, (ends, attempt.sequence), limits) else {
             self.counters.not_admitted += 1;
             if admission.tell_once(now) {
-                self.events.push_back(ProxyEvent::NotAdmitted(client));
+                self.complaints.push(ProxyEvent::NotAdmitted(client));
             }
             return None;
         };
-        let label = self.rng.next_word();
-        let names = naming::connection(&self.options.prefix, &ends.outward(), label, &self.sealer);
+        let label = self.uplink.rng.next_word();
+        let names = naming::connection(
+            &self.options.prefix,
+            &ends.outward(),
+            label,
+            &self.uplink.sealer,
+        );
         let beginning = Beginning {
             ends,
             generation: self.table.generation(),
@@ -323,15 +268,8 @@ impl Proxy {
         let Some(connection) = self.table.get(slot) else {
             return;
         };
-        let name = self.sealed_name(now, &connection.peer.clone(), message);
+        let name = self.uplink.sealed_name(now, &connection.peer, message);
         self.send_interest(now, slot, name, fetches, None);
-    }
-
-    /// Returns the name of an Interest that carries a message to the proxy at `peer`.
-    fn sealed_name(&mut self, now: Time, peer: &Name, message: &Message) -> Name {
-        let mut sealed = message.encode();
-        let nonce = self.sealer.seal(now, peer.as_ref().value(), &mut sealed);
-        naming::message(peer, &sealed, &nonce)
     }
 
     fn send_interest(
@@ -342,7 +280,7 @@ impl Proxy {
         fetches: bool,
         number: Option<u64>,
     ) {
-        if !self.claim_room() {
+        if !self.uplink.claim_room(&mut self.counters) {
             return;
         }
         let lifetime = if fetches {
@@ -361,63 +299,13 @@ impl Proxy {
             generation: connection.generation,
             number,
         };
-        let path = way.map_or(BY_NAME, |way| way.path);
-        self.pend(now, name, (path, lifetime), header, pending);
-    }
-
-    /// Sends an Interest over a path, whose header fields are `header`.
-    fn pend(
-        &mut self,
-        now: Time,
-        name: Name,
-        (path, lifetime): (PathId, Duration),
-        header: Option<Box<LpHeader>>,
-        pending: Pending,
-    ) {
-        let nonce = self.rng.next_word() as u32;
-        let key = Bytes::copy_from_slice(name.as_ref().value());
-        let sent = Sent::first(now, path, nonce, Some(now + lifetime));
-        // A retransmission of reliable prefetching has the same name.
-        self.pending.take(&key[..]);
-        self.pending.send(key, sent, pending);
-        self.push_interest(name, nonce, lifetime, header);
-    }
-
-    /// Returns true if another packet for the forwarder may wait; counts those that may not.
-    fn claim_room(&mut self) -> bool {
-        let has_room = self.up && self.outbox.len() < self.options.limits.outgoing;
-        self.counters.queue_full += u64::from(!has_room);
-        has_room
-    }
-
-    fn push_interest(
-        &mut self,
-        name: Name,
-        nonce: u32,
-        lifetime: Duration,
-        header: Option<Box<LpHeader>>,
-    ) {
-        let interest = Interest {
-            nonce: Some(nonce.to_be_bytes()),
-            lifetime: Some(lifetime),
-            ..Interest::new(name)
+        let sending = InterestTerms {
+            path: way.map_or(BY_NAME, |way| way.path),
+            lifetime,
+            header,
         };
-        self.counters.out_interests += 1;
-        self.outbox.push_back((interest.encode().into(), header));
-    }
-
-    /// Tells the user of a connection that is not carried.
-    fn refused(&mut self, refused: Refused) {
-        if self.refusals.note_new(&refused) {
-            self.events.push_back(ProxyEvent::Refused(refused));
-        }
-    }
-
-    fn complain(&mut self, event: ProxyEvent) {
-        if !self.complained {
-            self.complained = true;
-            self.events.push_back(event);
-        }
+        self.uplink
+            .send(now, name, sending, pending, &mut self.counters);
     }
 
     /// A Nack: the network has no way to the peer. A program that waits for a connection is told.
@@ -426,7 +314,7 @@ impl Proxy {
         if self.registrar.handle_nack(now, reason, interest) {
             return;
         }
-        let Some(entry) = self.pending.take(interest.name.value()) else {
+        let Some(entry) = self.uplink.pending.take(interest.name.value()) else {
             self.counters.unexpected += 1;
             return;
         };
@@ -458,7 +346,8 @@ impl Proxy {
         }
         let syn = connection.first_packet.clone();
         if connection.waits_for_peer() {
-            self.report(now, &syn, Unreachable::Host);
+            let counters = &mut self.counters;
+            self.device.report(now, &syn, Unreachable::Host, counters);
         }
     }
 }
@@ -467,11 +356,7 @@ impl Application for Proxy {
     type Event = ProxyEvent;
 
     fn handle_face(&mut self, now: Time, _face: FaceNumber, up: bool) {
-        self.up = up;
-        if !up {
-            // A new forwarder does not know the Interests; TCP recovers what they carried.
-            self.outbox.clear();
-        }
+        self.uplink.set_up(up);
         self.registrar.handle_face(now, up);
     }
 
@@ -490,8 +375,13 @@ impl Application for Proxy {
 
     fn handle_timeout(&mut self, now: Time) {
         self.registrar.handle_timeout(now);
-        while let Some(name) = self.pending.overdue(now).map(|(name, _)| name.clone()) {
-            let entry = self.pending.take(&name[..]);
+        while let Some(name) = self
+            .uplink
+            .pending
+            .overdue(now)
+            .map(|(name, _)| name.clone())
+        {
+            let entry = self.uplink.pending.take(&name[..]);
             if let Some(entry) = entry
                 && let Pending::Probe(peer) = entry.data
             {
@@ -508,17 +398,17 @@ impl Application for Proxy {
 
     fn handle_wall_clock(&mut self, wall: WallClock) {
         self.registrar.set_wall_clock(wall);
-        self.sealer.set_wall_clock(wall);
+        self.uplink.sealer.set_wall_clock(wall);
     }
 
     fn poll_packet(&mut self, now: Time, _face: FaceNumber) -> Option<Outgoing> {
-        if !self.up {
+        if !self.uplink.is_up() {
             return None;
         }
-        if let Some(command) = self.registrar.poll(now, &mut self.rng) {
+        if let Some(command) = self.registrar.poll(now, &mut self.uplink.rng) {
             return Some((command, None));
         }
-        if let Some(packet) = self.outbox.pop_front() {
+        if let Some(packet) = self.uplink.pop() {
             return Some(packet);
         }
         self.next_data(now).map(|data| (data, None))
@@ -528,13 +418,13 @@ impl Application for Proxy {
         let registration = self.registrar.poll_event();
         registration
             .map(ProxyEvent::Registration)
-            .or_else(|| self.events.pop_front())
+            .or_else(|| self.complaints.pop())
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
         let timer = self.timers.next();
         let timer = timer.map(|(at, _)| Deadline::new(at, "a connection's timer is due"));
-        let pending = self.pending.next_deadline();
+        let pending = self.uplink.pending.next_deadline();
         let pending = pending.map(|at| Deadline::new(at, "an Interest expires"));
         let silence = self.peers.next();
         let silence = silence.map(|at| Deadline::new(at, "a peer may be silent"));

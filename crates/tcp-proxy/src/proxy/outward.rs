@@ -2,19 +2,18 @@
 
 use bytes::Bytes;
 use whimbrel_core::Time;
-use whimbrel_ndn_packet::{Data, Name, NameRef};
+use whimbrel_ndn_packet::{Name, NameRef};
 
-use super::{Attempt, NoSignature, Proxy, context_of};
+use super::{Attempt, Proxy};
 use crate::admission::Opener;
-use crate::connection::{Carrier, Connection, Ends};
+use crate::connection::{Carrier, Connection};
 use crate::icmp::Unreachable;
 use crate::message::{Carried, Message, Protocol, Stock};
 use crate::naming;
 use crate::options::DATA_OVERHEAD;
 use crate::refusals::Refused;
 use crate::reliable::Supplied;
-use crate::seal::{NONCE, TAG};
-use crate::segment::{Segment, SegmentError};
+use crate::segment::{Ends, Segment, SegmentError};
 use crate::table::Slot;
 
 impl Proxy {
@@ -26,7 +25,9 @@ impl Proxy {
             Err(error) => {
                 self.counters.count_segment(error);
                 if matches!(error, SegmentError::NotTcp(_)) {
-                    self.report(now, packet, Unreachable::Protocol);
+                    let counters = &mut self.counters;
+                    self.device
+                        .report(now, packet, Unreachable::Protocol, counters);
                 }
                 return;
             }
@@ -70,8 +71,9 @@ impl Proxy {
             || (!begins && policy.allows_destination(ends.local));
         let Some(route) = route.filter(|_| allowed) else {
             self.counters.denied += 1;
-            self.report(now, segment.packet, Unreachable::Prohibited);
-            self.refused(Refused::Program(ends));
+            let (counters, why) = (&mut self.counters, Unreachable::Prohibited);
+            self.device.report(now, segment.packet, why, counters);
+            self.complaints.note_refused(Refused::Program(ends));
             return None;
         };
         if segment.flags.rst {
@@ -169,7 +171,7 @@ impl Proxy {
                 let duplex = self.options.duplex;
                 if acknowledges {
                     let number = segment.acknowledgement;
-                    let wanted = queue.count_interests(number, duplex, room, &mut self.rng);
+                    let wanted = queue.count_interests(number, duplex, room, &mut self.uplink.rng);
                     self.send_credits(now, slot, wanted);
                 }
             }
@@ -258,7 +260,7 @@ impl Proxy {
             };
             let mut packets = Vec::new();
             // The Interest's name is about as long as that of the message that woke this side.
-            let overhead = DATA_OVERHEAD + self.sealer.overhead() + Carried::HEADER;
+            let overhead = DATA_OVERHEAD + self.uplink.sealer.overhead() + Carried::HEADER;
             let names = connection.own_names.as_ref().value().len() + 160;
             let room = self.options.icn_mtu.saturating_sub(overhead + names);
             let name = queue.next_data(now, room, &mut packets);
@@ -286,33 +288,8 @@ impl Proxy {
             connection.counters.data += 1;
         }
         let name = NameRef::from_value(name).unwrap_or_default();
-        self.sealed_data(now, name, stock, packets)
-    }
-
-    pub(super) fn sealed_data(
-        &mut self,
-        now: Time,
-        name: NameRef<'_>,
-        stock: Stock,
-        packets: &[Bytes],
-    ) -> Bytes {
-        let mut content = Vec::with_capacity(NONCE + Carried::bound(packets) + TAG);
-        content.extend_from_slice(&[0; NONCE]);
-        Carried::write(stock, packets, &mut content);
-        self.sealer
-            .seal_content(now, context_of(name), &mut content);
-        self.counters.out_data += 1;
-        Data::new(name.to_name(), content)
-            .encode(&NoSignature)
-            .into()
-    }
-
-    pub(super) fn push_data(&mut self, data: Bytes) {
-        if self.outbox.len() >= self.options.limits.outgoing {
-            self.counters.queue_full += 1;
-        } else {
-            self.outbox.push_back((data, None));
-        }
+        let counters = &mut self.counters;
+        self.uplink.sealed_data(now, name, stock, packets, counters)
     }
 
     /// Answers an Interest of basic fetching.
@@ -326,7 +303,7 @@ impl Proxy {
         match found {
             Some((slot, packet)) => {
                 let data = self.data(now, slot, name.value(), Stock::Interests(0), &[packet]);
-                self.push_data(data);
+                self.uplink.push_data(data, &mut self.counters);
             }
             None => self.counters.unknown_connection += 1,
         }
@@ -349,7 +326,7 @@ impl Proxy {
         };
         let stock = Stock::Queue(supply.queue());
         let data = self.data(now, slot, name.as_ref().value(), stock, &packets);
-        self.push_data(data);
+        self.uplink.push_data(data, &mut self.counters);
     }
 
     /// Probes the peers that are silent.

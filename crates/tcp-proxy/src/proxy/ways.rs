@@ -6,7 +6,8 @@ use whimbrel_transport::PathTag;
 use whimbrel_transport::ledger::Sent;
 use whimbrel_transport::path::PathId;
 
-use super::{Pending, Proxy};
+use super::Proxy;
+use super::uplink::{InterestTerms, Pending};
 use crate::connection::Carrier;
 use crate::message::{Message, Stock};
 use crate::paths::{PeerIndex, Way};
@@ -28,22 +29,27 @@ impl Proxy {
     /// Sends the probes and checks that are due.
     pub(super) fn probe_paths(&mut self, now: Time) {
         while let Some(probe) = self.paths.due(now) {
-            if !self.claim_room() {
+            if !self.uplink.claim_room(&mut self.counters) {
                 return;
             }
             self.counters.probes += 1;
-            let name = self.sealed_name(now, &probe.prefix, &Message::Probe);
-            let (way, lifetime) = (probe.way, probe.lifetime);
-            let header = Some(Box::new(probe.header));
-            let pending = Pending::Probe(way.peer);
-            self.pend(now, name, (way.path, lifetime), header, pending);
+            let uplink = &mut self.uplink;
+            let name = uplink.sealed_name(now, &probe.prefix, &Message::Probe);
+            let sending = InterestTerms {
+                path: probe.way.path,
+                lifetime: probe.lifetime,
+                header: Some(Box::new(probe.header)),
+            };
+            let pending = Pending::Probe(probe.way.peer);
+            uplink.send(now, name, sending, pending, &mut self.counters);
         }
     }
 
     /// Answers a probe: the routers on the way add the tag.
     pub(super) fn answer_probe(&mut self, now: Time, name: NameRef<'_>) {
-        let data = self.sealed_data(now, name, Stock::Interests(0), &[]);
-        self.push_data(data);
+        let (stock, counters) = (Stock::Interests(0), &mut self.counters);
+        let data = self.uplink.sealed_data(now, name, stock, &[], counters);
+        self.uplink.push_data(data, counters);
     }
 
     pub(super) fn probe_answered(

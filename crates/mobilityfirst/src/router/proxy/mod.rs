@@ -1,30 +1,33 @@
 //! The in-network transport proxy: stores chunks that cannot be forwarded [MFTP §3.3].
 
+mod delegation;
+mod limited;
+mod lingering;
 mod on_disk;
+mod openings;
 mod release;
 
-use core::ops::Bound;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use whimbrel_core::{Guid, PortId, SeededRng, Time, WallClock};
 use whimbrel_link::Room;
 
+use super::Timer;
+use super::config::{ProxyPolicy, RouterConfig};
 use super::effects::{Action, Effects};
 use super::notices::{News, Notices, notice_key, request_key};
 use super::pauses::Pauses;
 use super::shelf::Shelf;
 use super::store::copies::{CopyKey, CopyTerms};
 use super::store::{ENTRY_BYTES, ProxyStore, StoreId, Stored};
-use super::{ProxyPolicy, RouterConfig, Timer};
 use crate::chunk::{Chunk, Flow};
 use crate::handed::HandedOver;
-use crate::links::{Carried, ChunkToSend, Grant, Links};
+use crate::links::{Carried, ChunkToSend, Grant, Links, RENEWAL};
 use crate::next_hops::{Branch, Divisions, NextHops, Spread};
 use crate::wire::{Data, DropReason, NetworkHeader, Notice, Request, ServiceId};
-
-/// Maximum of flows to absent destinations that neighbours are known to have been told of; beyond it they
-/// are told with each chunk.
-const MAX_LIMITED: usize = 4096;
+use limited::Limited;
+use lingering::Lingering;
+use openings::Openings;
 
 /// The storage, and the state of its chunks' destinations.
 pub(super) struct Proxy {
@@ -35,27 +38,13 @@ pub(super) struct Proxy {
     wall: WallClock,
     // Chunks that are forwarded as soon as they have been read from the disk.
     to_forward: BTreeSet<StoreId>,
-    // Open destinations whose chunks are read when others have been.
-    unread: BTreeSet<Guid>,
     // When the disk is asked again, after it could not read.
     reads_again: Time,
-    // Open destinations, which have a responsive next hop: their stored chunks are sent as their
-    // hops have room.
-    open: BTreeMap<Guid, NextHops>,
-    // Those of them that leave by a port, and those that were opened since it was last looked.
-    by_port: BTreeSet<(PortId, Guid)>,
-    opened: BTreeSet<Guid>,
-    // The one of them that was served last.
-    turn: Guid,
+    pub(super) openings: Openings,
     // Destinations of stored chunks.
     waiting: BTreeSet<Guid>,
-    // Flows of which chunks are stored, where they come from, and what is granted there: nothing if their
-    // next hop takes them too slowly, what others leave if their destination is away.
-    limited: BTreeMap<(Flow, PortId), Grant>,
-    // Stored copies of chunks that an unresponsive neighbour's hop still carries, so that their
-    // delivered packets are not sent again when it responds.
-    lingering: BTreeMap<Carried, StoreId>,
-    lingering_ids: BTreeMap<StoreId, Carried>,
+    pub(super) limited: Limited,
+    lingering: Lingering,
     notices: Notices,
 }
 
@@ -69,16 +58,11 @@ impl Proxy {
             shelf: Shelf::default(),
             wall: config.wall,
             to_forward: BTreeSet::new(),
-            unread: BTreeSet::new(),
             reads_again: Time::ZERO,
-            open: BTreeMap::new(),
-            by_port: BTreeSet::new(),
-            opened: BTreeSet::new(),
-            turn: Guid::NONE,
-            limited: BTreeMap::new(),
+            openings: Openings::default(),
             waiting: BTreeSet::new(),
-            lingering: BTreeMap::new(),
-            lingering_ids: BTreeMap::new(),
+            limited: Limited::default(),
+            lingering: Lingering::default(),
             notices: Notices::default(),
         }
     }
@@ -110,24 +94,6 @@ impl Proxy {
     /// Counts a dropped chunk and queues the notice to its source.
     pub(super) fn note_drop(&mut self, chunk: &Chunk, reason: DropReason, effects: &mut Effects) {
         self.notices.note_drop(chunk, reason, effects);
-    }
-
-    /// Queues the notice to a producer that a copy of its chunk is kept.
-    pub(super) fn note_kept(&mut self, chunk: &Chunk, effects: &mut Effects) {
-        if let Some((key, index)) = notice_key(chunk, News::Kept) {
-            self.notices.note(key, index, effects);
-        }
-    }
-
-    /// Frees the kept copies that their receiver acknowledges; returns how many.
-    pub(super) fn free_kept(&mut self, header: &NetworkHeader, ack: &Request) -> u64 {
-        self.store.free_kept(header, ack)
-    }
-
-    /// Returns the kept copies of chunks that a neighbour has lost, with their indices and room.
-    pub(super) fn kept_of(&self, handed: &HandedOver) -> Vec<(Chunk, u32, Room)> {
-        let kept = self.store.copies().kept_of(handed);
-        kept.collect()
     }
 
     /// Sends the notices of the router `from`. Returns true if there were any.
@@ -224,7 +190,7 @@ impl Proxy {
     }
 
     fn stop_waiting(&mut self, destination: Guid, effects: &mut Effects) {
-        self.close(destination);
+        self.openings.close(destination);
         if self.waiting.remove(&destination) {
             effects.push(Action::Unwatch(destination));
             effects.push(Action::Cancel(Timer::Storage(destination)));
@@ -255,22 +221,10 @@ impl Proxy {
         self.policy.proactive
     }
 
-    /// Opens a destination if any of these next hops is responsive; returns true if so.
-    pub(super) fn open(&mut self, destination: Guid, hops: NextHops) -> bool {
-        let is_open = hops.best().is_some();
-        if is_open {
-            self.close(destination);
-            let ports = hops.iter().map(|branch| (branch.port, destination));
-            self.by_port.extend(ports);
-            self.opened.insert(destination);
-            self.open.insert(destination, hops);
-        }
-        is_open
-    }
-
-    /// Returns the next hops of an open destination.
-    pub(super) fn next_hops(&self, destination: &Guid) -> Option<&NextHops> {
-        self.open.get(destination)
+    /// Returns when the oldest chunk for a destination was stored.
+    pub(super) fn stored_since(&self, destination: &Guid) -> Option<Time> {
+        let oldest = self.store.oldest_for(destination)?;
+        Some(self.store.get(oldest)?.stored_at)
     }
 
     /// Takes the stored chunks for `client` from its request, because this router sends them without
@@ -287,21 +241,10 @@ impl Proxy {
             return;
         }
         let stored: Vec<(u8, u32)> = self.store.data_for(*client, request.content).collect();
-        if !stored.is_empty() && !self.open.contains_key(client) {
+        if !stored.is_empty() && !self.openings.is_open(client) {
             effects.push(Action::SetEarlier(Timer::Storage(*client), now));
         }
         request.subtract(stored);
-    }
-
-    fn close(&mut self, destination: Guid) {
-        for branch in self
-            .open
-            .remove(&destination)
-            .iter()
-            .flat_map(NextHops::iter)
-        {
-            self.by_port.remove(&(branch.port, destination));
-        }
     }
 
     /// Returns true if a chunk may be stored, and none is evicted for it.
@@ -309,57 +252,44 @@ impl Proxy {
         let size = chunk.size() as u64 + ENTRY_BYTES;
         chunk.header.service.has(ServiceId::DELAY_TOLERANT)
             && self.policy.proactive
-            && self.has_room_for(size)
+            && self.store.has_room_for(size)
             && self.store.flow_bytes(&chunk.flow()) + size <= self.store.limits().per_flow
     }
 
-    /// Returns true if so many bytes fit into the storage, and nothing is evicted for them.
-    fn has_room_for(&self, size: u64) -> bool {
-        self.store.bytes_to_keep() + self.store.leaving_bytes() + size <= self.store.limits().total
-    }
-
-    /// A flow that comes in on `from` is stored: what is granted there, until nothing of it is stored, or, of
-    /// what others leave, until its destination is found. Returns true if the neighbour is to be told now.
-    pub(super) fn limit(&mut self, from: PortId, flow: Flow, grant: Grant) -> bool {
-        let key = (flow, from);
-        let is_spare = grant == Grant::Spare;
-        if is_spare && self.limited.contains_key(&key) {
-            return false;
+    /// The destination of a chunk is away: its flow goes on, into the storage, but takes nothing
+    /// from others.
+    pub(super) fn yield_to_others(
+        &mut self,
+        now: Time,
+        outgoing: &ChunkToSend,
+        effects: &mut Effects,
+    ) {
+        let Some(from) = outgoing.from else { return };
+        let flow = outgoing.chunk.flow();
+        if outgoing.chunk.data().is_some() && self.limited.limit(from, flow, Grant::Spare) {
+            effects.push(Action::Grant(from, flow, Grant::Spare));
+            effects.push(Action::SetEarlier(Timer::Holds, now + RENEWAL));
         }
-        if !is_spare || self.limited.len() < MAX_LIMITED {
-            self.limited.insert(key, grant);
-        }
-        true
-    }
-
-    /// Returns true if nothing may come of a flow on `from`.
-    pub(super) fn holds_back(&self, from: PortId, flow: &Flow) -> bool {
-        let grant = self.limited.get(&(*flow, from));
-        grant.is_some_and(|grant| *grant != Grant::Spare)
     }
 
     /// Frees the flows that are stored no longer, however that ended. Returns the others: one among many
     /// brings a chunk less often than it has to be told.
     pub(super) fn review_limited(&mut self, effects: &mut Effects) -> Vec<(PortId, Flow, Grant)> {
-        let (store, open) = (&self.store, &self.open);
-        let is_over = |(flow, _): &(Flow, PortId), grant: &mut Grant| {
-            let is_found = || open.contains_key(&flow.destination);
-            store.flow_bytes(flow) == 0 || *grant == Grant::Spare && is_found()
+        let is_over = |flow: &Flow, grant: Grant| {
+            let is_found = || self.openings.is_open(&flow.destination);
+            self.store.flow_bytes(flow) == 0 || grant == Grant::Spare && is_found()
         };
-        for ((flow, port), _) in self.limited.extract_if(.., is_over) {
+        for (port, flow) in self.limited.take_over(is_over) {
             effects.push(Action::GoOn(port, flow));
         }
-        let limited = self.limited.iter();
-        let limited = limited.map(|((flow, port), grant)| (*port, *flow, *grant));
-        limited.collect()
+        self.limited.iter().collect()
     }
 
     /// Frees a flow of which nothing is stored.
     fn go_on(&mut self, flow: &Flow, effects: &mut Effects) {
         if self.store.flow_bytes(flow) == 0 {
-            let of_flow = (*flow, PortId(0))..=(*flow, PortId(u32::MAX));
-            for ((flow, port), _) in self.limited.extract_if(of_flow, |_, _| true) {
-                effects.push(Action::GoOn(port, flow));
+            for port in self.limited.take(flow) {
+                effects.push(Action::GoOn(port, *flow));
             }
         }
     }
@@ -392,7 +322,7 @@ impl Proxy {
         if self.store.has_none_for(&destination) {
             return self.stop_waiting(destination, effects);
         }
-        self.close(destination);
+        self.openings.close(destination);
         if self.policy.proactive {
             // Not later than before: what keeps happening must not put off the look-up.
             let again = now + self.pauses.current(now, &destination, self.waiting.len());
@@ -441,47 +371,27 @@ impl Proxy {
     /// A neighbour responds again: its hop continues with the chunks that it carries, so the stored
     /// copies are not needed.
     pub(super) fn resume_lingering(&mut self, port: PortId) {
-        for carried in self.lingering_on(port) {
-            if let Some(id) = self.lingering.remove(&carried) {
-                self.lingering_ids.remove(&id);
-                self.discard(id);
-            }
+        for id in self.lingering.take_on(port) {
+            self.discard(id);
         }
     }
 
     /// Handles a hop's delivery of a chunk of which a copy may be stored.
     pub(super) fn forget_lingering(&mut self, carried: Carried) {
-        if let Some(id) = self.lingering.remove(&carried) {
-            self.lingering_ids.remove(&id);
+        if let Some(id) = self.lingering.take(&carried) {
             self.discard(id);
         }
     }
 
     /// A port and its hop are closed: the copies are the only chunks left.
     pub(super) fn forget_lingering_on(&mut self, port: PortId) {
-        for carried in self.lingering_on(port) {
-            if let Some(id) = self.lingering.remove(&carried) {
-                self.lingering_ids.remove(&id);
-            }
-        }
-    }
-
-    fn lingering_on(&self, port: PortId) -> Vec<Carried> {
-        let all = Carried { port, tag: 0 }..=Carried {
-            port,
-            tag: u64::MAX,
-        };
-        self.lingering
-            .range(all)
-            .map(|(carried, _)| *carried)
-            .collect()
+        self.lingering.take_on(port);
     }
 
     /// A stored chunk was dropped: withdraws it from the unresponsive neighbour's hop that carries
     /// it.
     fn recall(&mut self, id: StoreId, effects: &mut Effects) {
-        if let Some(carried) = self.lingering_ids.remove(&id) {
-            self.lingering.remove(&carried);
+        if let Some(carried) = self.lingering.take_carried(id) {
             effects.push(Action::Withdraw(carried));
         }
     }
@@ -501,7 +411,6 @@ impl Proxy {
                 && let Some(id) = self.store_chunk(now, outgoing, effects)
             {
                 self.lingering.insert(carried, id);
-                self.lingering_ids.insert(id, carried);
                 links.neighbours.recount(carried, self.store.room_of(id));
             }
         }
@@ -532,7 +441,7 @@ impl Proxy {
         };
         for (carried, outgoing) in links.neighbours.carried(port) {
             if follows(&outgoing)
-                && !self.lingering.contains_key(&carried)
+                && !self.lingering.is_stored(&carried)
                 && let Some(outgoing) = links.withdraw(now, carried)
             {
                 sources.extend(outgoing.from);
@@ -611,7 +520,7 @@ impl Proxy {
     fn make_room(&mut self, chunk: &Chunk, effects: &mut Effects) -> bool {
         let size = chunk.size() as u64 + ENTRY_BYTES;
         let of_flow = self.store.flow_bytes(&chunk.flow()) + size;
-        while !self.has_room_for(size) {
+        while !self.store.has_room_for(size) {
             let Some((id, evicted)) = self.store.evict_from_largest(of_flow) else {
                 return false;
             };
@@ -655,7 +564,7 @@ impl Proxy {
             let wanted = self.store.get(id).is_some_and(|it| {
                 it.content == Some(notice.content) && notice.chunks.contains(it.index)
             });
-            if !wanted || self.lingering_ids.contains_key(&id) {
+            if !wanted || self.lingering.is_carried(id) {
                 continue;
             }
             if let Some(outgoing) = self.take_to_send(id) {

@@ -1,6 +1,7 @@
 //! Stored chunks and the disk: written when they are stored, read before they are sent.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
 use whimbrel_core::{Disk, DiskEvent, DiskKey, DiskStatus};
 use whimbrel_gnrs::Record;
@@ -112,7 +113,7 @@ impl Proxy {
         while let Some(event) = self.shelf.poll() {
             any = true;
             self.handle_disk(now, event, effects);
-            self.read_unread();
+            self.openings.read_unread();
         }
         self.read_to_forward(now);
         any
@@ -161,8 +162,8 @@ impl Proxy {
                 effects.push(Action::Forward(outgoing));
                 effects.push(Action::StopIfNoneWaits(destination));
             }
-        } else if self.open.contains_key(&destination) {
-            self.opened.insert(destination);
+        } else {
+            self.openings.wake(destination);
         }
     }
 
@@ -180,9 +181,7 @@ impl Proxy {
         self.note_evicted(id, &chunk, effects);
         self.go_on(&flow, effects);
         effects.push(Action::StopIfNoneWaits(flow.destination));
-        if self.open.contains_key(&flow.destination) {
-            self.opened.insert(flow.destination);
-        }
+        self.openings.wake(flow.destination);
     }
 
     /// Has the next chunks for a destination read from the disk.
@@ -192,7 +191,7 @@ impl Proxy {
         }
         for id in self.store.first_for(destination, READ_AHEAD) {
             if !self.read(id) {
-                self.unread.insert(*destination);
+                self.openings.read_later(*destination);
                 return;
             }
         }
@@ -210,18 +209,13 @@ impl Proxy {
             return true;
         }
         let more = size + self.shelf.reading_bytes();
-        let open = &self.open;
-        let is_open = |destination: &Guid| open.contains_key(destination);
+        let openings = &self.openings;
+        let is_open = |destination: &Guid| openings.is_open(destination);
         let may = self.shelf.can_read() && self.store.make_room_to_read(id, more, is_open);
         if may {
             self.shelf.read(key, size);
         }
         may
-    }
-
-    /// Memory is free again: chunks that wait for it are read.
-    pub(in crate::router) fn read_unread(&mut self) {
-        self.opened.append(&mut self.unread);
     }
 
     /// Has chunks read that are to be forwarded.
@@ -241,7 +235,7 @@ impl Proxy {
 
     /// A disk that could not read is asked again.
     pub(in crate::router) fn read_again(&mut self) {
-        self.opened.extend(self.open.keys().copied());
+        self.openings.wake_all();
     }
 
     /// Returns the disk's state, if there is one.

@@ -1,6 +1,7 @@
 //! Stored chunks leave for their next hops, in the order in which they came.
 
 use super::*;
+use crate::router::store::StoredChunk;
 
 impl Proxy {
     /// Sends stored chunks of open destinations, as far as their hops have room. Returns true if
@@ -13,21 +14,11 @@ impl Proxy {
         divisions: &mut Divisions,
         effects: &mut Effects,
     ) -> bool {
-        let mut may = core::mem::take(&mut self.opened);
-        for port in gained {
-            let of_port = (*port, Guid::NONE)..;
-            let here = self.by_port.range(of_port).take_while(|(at, _)| at == port);
-            may.extend(here.map(|(_, destination)| *destination));
-        }
         let mut released = false;
-        // One of each, so that they take turns.
-        let after = (Bound::Excluded(self.turn), Bound::Unbounded);
-        let in_turn = may.range(after).chain(may.range(..=self.turn));
-        for destination in in_turn.copied().collect::<Vec<_>>() {
+        for destination in self.openings.take_ready(gained) {
             if self.release_oldest(now, destination, links, divisions, effects) {
                 released = true;
-                self.turn = destination;
-                self.opened.insert(destination);
+                self.openings.note_served(destination);
             }
         }
         released
@@ -42,7 +33,7 @@ impl Proxy {
         divisions: &mut Divisions,
         effects: &mut Effects,
     ) -> bool {
-        let Some(hops) = self.open.get(&destination) else {
+        let Some(hops) = self.openings.next_hops(&destination) else {
             return false;
         };
         if !hops.iter().any(|branch| links.is_up(branch.port)) {
@@ -62,51 +53,13 @@ impl Proxy {
             self.read_ahead(now, &destination);
             return false;
         }
-        let branches = self.branches_with_room(id, &hops, links, divisions);
+        let stored = self.store.get(id);
+        let branches = stored.map(|it| branches_with_room(&it, &hops, links, divisions));
+        let branches = branches.unwrap_or_default();
         if !branches.is_empty() {
             self.release_one(now, id, &branches, &hops, links, effects);
         }
         !branches.is_empty()
-    }
-
-    /// Returns the branches of a stored chunk: empty while one of the required ones has no room. A
-    /// divided flow uses those with room.
-    fn branches_with_room(
-        &self,
-        id: StoreId,
-        hops: &NextHops,
-        links: &Links,
-        divisions: &mut Divisions,
-    ) -> Vec<Branch> {
-        let Some(stored) = self.store.get(id) else {
-            return Vec::new();
-        };
-        let (spread, flow) = (stored.spread, stored.header.flow());
-        if spread == Spread::Divide && links.division.may_divide(&flow, hops) {
-            let has_room = links.has_room_to_divide(&flow, hops);
-            return hops.iter().filter(|_| has_room).copied().collect();
-        }
-        let has_room = |branch: &Branch| {
-            let link = links.at(branch.port);
-            link.is_some_and(|link| link.has_room_for(&flow))
-        };
-        let chosen: Vec<Branch> = match spread {
-            Spread::Divide => {
-                let free: NextHops = hops.iter().filter(|it| has_room(it)).copied().collect();
-                free.select(spread, flow, stored.size, divisions)
-                    .copied()
-                    .collect()
-            }
-            _ => hops
-                .select(spread, flow, stored.size, divisions)
-                .copied()
-                .collect(),
-        };
-        if chosen.iter().all(has_room) {
-            chosen
-        } else {
-            Vec::new()
-        }
     }
 
     fn release_one(
@@ -118,8 +71,7 @@ impl Proxy {
         links: &mut Links,
         effects: &mut Effects,
     ) {
-        if let Some(carried) = self.lingering_ids.remove(&id) {
-            self.lingering.remove(&carried);
+        if let Some(carried) = self.lingering.take_carried(id) {
             if let [branch] = branches
                 && branch.port == carried.port
             {
@@ -147,5 +99,41 @@ impl Proxy {
                 self.store_chunk(now, refused, effects);
             }
         }
+    }
+}
+
+/// Returns the branches of a stored chunk: empty while one of the required ones has no room. A
+/// divided flow uses those with room.
+fn branches_with_room(
+    stored: &StoredChunk<'_>,
+    hops: &NextHops,
+    links: &Links,
+    divisions: &mut Divisions,
+) -> Vec<Branch> {
+    let (spread, flow) = (stored.spread, stored.header.flow());
+    if spread == Spread::Divide && links.division.may_divide(&flow, hops) {
+        let has_room = links.has_room_to_divide(&flow, hops);
+        return hops.iter().filter(|_| has_room).copied().collect();
+    }
+    let has_room = |branch: &Branch| {
+        let link = links.at(branch.port);
+        link.is_some_and(|link| link.has_room_for(&flow))
+    };
+    let chosen: Vec<Branch> = match spread {
+        Spread::Divide => {
+            let free: NextHops = hops.iter().filter(|it| has_room(it)).copied().collect();
+            free.select(spread, flow, stored.size, divisions)
+                .copied()
+                .collect()
+        }
+        _ => hops
+            .select(spread, flow, stored.size, divisions)
+            .copied()
+            .collect(),
+    };
+    if chosen.iter().all(has_room) {
+        chosen
+    } else {
+        Vec::new()
     }
 }

@@ -4,12 +4,14 @@
 use whimbrel_core::{Guid, Time};
 use whimbrel_gnrs::Lookup;
 
-use super::{Router, Timer};
-use crate::links::ChunkToSend;
+use super::Binding;
+use crate::links::{ChunkToSend, Links};
 use crate::next_hops::{Branch, NextHops};
+use crate::router::Timer;
+use crate::router::effects::{Action, Effects};
 use crate::wire::MAX_CARRIED_ADDRESSES;
 
-impl Router {
+impl Binding {
     /// The next hops of a multihomed destination, if they part here. "As the data traverses the
     /// routers within the network, they perform GNRS lookup and append the various network addresses
     /// associated with the destination GUID as needed to the chunks" [MF-5G §III]: what is not known
@@ -19,6 +21,8 @@ impl Router {
         now: Time,
         outgoing: &mut ChunkToSend,
         here: &NextHops,
+        links: &Links,
+        effects: &mut Effects,
     ) -> Option<NextHops> {
         let header = &outgoing.chunk.header;
         let carried = header.extensions.addresses.clone();
@@ -28,25 +32,24 @@ impl Router {
                 if !self.names.may_ask(now, &name, outgoing.from) {
                     return None;
                 }
-                let at = outgoing.from.map(|from| self.links.source_of(from));
+                let at = outgoing.from.map(|from| links.source_of(from));
                 if let Some(idle_at) = self.names.follow(now, at, name) {
-                    self.timers.set_earlier(Timer::Followed, idle_at);
+                    effects.push(Action::SetEarlier(Timer::Followed, idle_at));
                 }
                 match self.names.look_up(now, name) {
                     Lookup::Resolved(answer) => {
-                        let hops = self.routes.towards_binding(&answer, &self.links)?;
-                        self.answered(now, name, hops)
+                        let hops = self.routes.towards_binding(&answer, links)?;
+                        self.answered(now, name, hops, links, effects)
                     }
                     // What was known has expired: the next answer is on its way.
-                    _ => self
-                        .links
+                    _ => links
                         .division
                         .divided_among(&outgoing.chunk.flow())?
                         .clone(),
                 }
             }
             1 => return None,
-            _ => self.routes.towards_all(&carried, &self.links),
+            _ => self.routes.towards_all(&carried, links),
         };
         // The node that it comes from divides it too, if another way leads by there.
         hops.retain(|branch| branch.up && Some(branch.port) != outgoing.origin);
@@ -80,26 +83,21 @@ impl Router {
     /// Returns the way of a chunk for a host attached here that prefers another router, if that has
     /// answered. What has another address, or comes from there, is delivered here. An address is set once:
     /// records of one host may name each other's routers.
-    pub(super) fn preferred_way(&mut self, now: Time, outgoing: &ChunkToSend) -> Option<NextHops> {
+    pub(super) fn preferred_way(
+        &mut self,
+        now: Time,
+        outgoing: &ChunkToSend,
+        links: &Links,
+        effects: &mut Effects,
+    ) -> Option<NextHops> {
         let header = &outgoing.chunk.header;
         let (host, at) = (header.destination, header.destination_address);
         let better = self.attachments.better(&host)?;
-        if !(at.is_none() || at == better) || !self.counts(now, host, better) {
+        if !(at.is_none() || at == better) || !self.counts(now, host, better, links, effects) {
             return None;
         }
-        let mut hops = self.routes.towards(&better, &self.links);
+        let mut hops = self.routes.towards(&better, links);
         hops.retain(|branch| branch.up && Some(branch.port) != outgoing.origin);
         (!hops.is_empty()).then(|| hops.at_address(better))
-    }
-
-    /// Returns true if what is stored for a host attached here leaves for the router that the host prefers:
-    /// it did not fit on that way, and has its address.
-    pub(super) fn leaves_for_better(&self, host: &Guid) -> bool {
-        let Some(better) = self.attachments.better(host) else {
-            return false;
-        };
-        let leads = |it: &Branch| it.address == Some(better) && self.links.is_up(it.port);
-        let open = self.proxy.next_hops(host);
-        open.is_some_and(|hops| hops.iter().any(leads))
     }
 }

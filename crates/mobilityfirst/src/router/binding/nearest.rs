@@ -8,11 +8,11 @@
 use core::time::Duration;
 use std::collections::BTreeSet;
 
-use whimbrel_core::{Guid, LinkState, Source, Time};
+use whimbrel_core::{Guid, LinkState, Time};
 use whimbrel_gnrs::{Answer, Kind, Lookup, Record};
 
-use super::Router;
-use crate::links::ChunkToSend;
+use super::Binding;
+use crate::links::{ChunkToSend, Links};
 use crate::wire::{NetworkHeader, ServiceId};
 
 /// The chunk whose time over a link is its cost, in bytes.
@@ -27,7 +27,7 @@ const MAX_MEASURED: usize = 8;
 
 /// What is sought by a name that several hosts have: a content, or a service.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sought {
+pub(in crate::router) struct Sought {
     pub(super) name: Guid,
     /// The id of the request, or of the transfer.
     pub(super) request: Option<u64>,
@@ -52,7 +52,7 @@ impl Sought {
     }
 
     /// Returns what stored chunks for a name seek.
-    pub(super) fn any(name: Guid) -> Sought {
+    pub(in crate::router) fn any(name: Guid) -> Sought {
         Sought {
             name,
             request: None,
@@ -89,81 +89,111 @@ fn cost_of(link: &LinkState) -> Duration {
     once.div_f64((1.0 - link.loss.unwrap_or(0.0)).max(0.1))
 }
 
-impl Router {
+impl Binding {
     /// Returns the nearest responsive host attached here that has what is sought. No name service is asked:
     /// one that is far or away delays nothing local.
-    pub(super) fn own_provider(&mut self, now: Time, sought: Sought) -> Option<Guid> {
-        if let Some(chosen) = self.chosen_member(now, sought) {
+    pub(super) fn own_provider(
+        &mut self,
+        now: Time,
+        sought: Sought,
+        links: &Links,
+    ) -> Option<Guid> {
+        if let Some(chosen) = self.chosen_member(now, sought, links) {
             return self
-                .own_hosts(now, sought)
+                .own_hosts(now, sought, links)
                 .contains(&chosen)
                 .then_some(chosen);
         }
-        let here = self.own_providers(now, sought);
-        self.nearest_of(now, sought, &here)
+        let here = self.own_providers(now, sought, links);
+        self.nearest_of(now, sought, &here, links)
     }
 
-    pub(super) fn own_providers(&self, now: Time, sought: Sought) -> Vec<Guid> {
-        let here = self.own_hosts(now, sought);
+    fn own_providers(&self, now: Time, sought: Sought, links: &Links) -> Vec<Guid> {
+        let here = self.own_hosts(now, sought, links);
         self.names.worth_asking(now, sought.tried_by(), here, true)
     }
 
-    fn own_hosts(&self, now: Time, sought: Sought) -> Vec<Guid> {
+    /// Returns true if a host that is attached here, and that is worth asking, has a content or is a member.
+    pub(in crate::router) fn is_served_here(&self, now: Time, name: Guid, links: &Links) -> bool {
+        !self.own_providers(now, Sought::any(name), links).is_empty()
+    }
+
+    fn own_hosts(&self, now: Time, sought: Sought, links: &Links) -> Vec<Guid> {
         let announced = self.names.look_up_own(now, &sought.name).providers;
         let hosts = sought.holders(&announced).into_iter();
-        let answers = |guid: &Guid| self.attachments.hops_to(guid, &self.links).best().is_some();
+        let answers = |guid: &Guid| self.attachments.hops_to(guid, links).best().is_some();
         let here: Vec<Guid> = hosts.filter(answers).collect();
-        (self.names).by_merit(&sought.name, here, |host| self.place_of(host))
+        (self.names).by_merit(&sought.name, here, |host| self.place_of(host, links))
     }
 
     /// Returns the hosts that have what is sought, as the name service says, and that are worth asking.
-    pub(super) fn providers_of(&self, now: Time, sought: Sought, answer: &Answer) -> Vec<Guid> {
+    pub(super) fn providers_of(
+        &self,
+        now: Time,
+        sought: Sought,
+        answer: &Answer,
+        links: &Links,
+    ) -> Vec<Guid> {
         let mut announced = sought.holders(&answer.providers);
         // What this router keeps itself is answered from its copies.
-        announced.retain(|holder| *holder != self.config.guid);
-        let announced = (self.names).by_merit(&sought.name, announced, |host| self.place_of(host));
+        announced.retain(|holder| *holder != self.own);
+        let announced =
+            (self.names).by_merit(&sought.name, announced, |host| self.place_of(host, links));
         self.names
             .worth_asking(now, sought.tried_by(), announced, false)
     }
 
     /// "The network will route the request to the location of a copy" [MFTP §2]: an attached,
     /// responsive one, else the nearest, so that a repeated request may reach another.
-    pub(super) fn pick_provider(
+    pub(in crate::router) fn pick_provider(
         &mut self,
         now: Time,
         sought: Sought,
         answer: &Answer,
+        links: &Links,
     ) -> Option<Guid> {
-        let providers = self.providers_of(now, sought, answer);
-        if let Some(chosen) = self.chosen_member(now, sought)
+        let providers = self.providers_of(now, sought, answer, links);
+        if let Some(chosen) = self.chosen_member(now, sought, links)
             && providers.contains(&chosen)
         {
             return Some(chosen);
         }
-        let answers = |guid: &Guid| self.attachments.hops_to(guid, &self.links).best().is_some();
+        let answers = |guid: &Guid| self.attachments.hops_to(guid, links).best().is_some();
         let here: Vec<Guid> = providers.iter().copied().filter(answers).collect();
         match here.is_empty() {
-            true => self.nearest_of(now, sought, &providers),
-            false => self.nearest_of(now, sought, &here),
+            true => self.nearest_of(now, sought, &providers, links),
+            false => self.nearest_of(now, sought, &here, links),
         }
     }
 
     /// Returns the nearest of these hosts; of those that have served a content, if any has. Of several that
     /// are as near, any one.
-    fn nearest_of(&mut self, now: Time, sought: Sought, hosts: &[Guid]) -> Option<Guid> {
+    fn nearest_of(
+        &mut self,
+        now: Time,
+        sought: Sought,
+        hosts: &[Guid],
+        links: &Links,
+    ) -> Option<Guid> {
         let among = match self.names.proven(&sought.name, hosts) {
             0 => hosts.len(),
             proven => proven,
         };
         // Of each network that hosts here are in, the first: one neighbour can be any number of hosts.
         let mut places = BTreeSet::new();
-        let mut is_first = |host: &&Guid| self.place_of(host).is_none_or(|at| places.insert(at));
+        let mut is_first = |host: &&Guid| {
+            self.place_of(host, links)
+                .is_none_or(|at| places.insert(at))
+        };
         let among: Vec<Guid> = hosts[..among]
             .iter()
             .take_while(&mut is_first)
             .copied()
             .collect();
-        let costs: Vec<Option<Duration>> = among.iter().map(|it| self.cost_to(now, it)).collect();
+        let costs: Vec<Option<Duration>> = among
+            .iter()
+            .map(|it| self.cost_to(now, it, links))
+            .collect();
         let least = costs.iter().flatten().min().copied();
         let as_near: Vec<Guid> = match least {
             None => among,
@@ -179,19 +209,19 @@ impl Router {
     }
 
     /// Returns the cost of a host; `None` if the way to it is not known, or is silent.
-    fn cost_to(&self, now: Time, host: &Guid) -> Option<Duration> {
-        let here = self.attachments.hops_to(host, &self.links);
+    fn cost_to(&self, now: Time, host: &Guid, links: &Links) -> Option<Duration> {
+        let here = self.attachments.hops_to(host, links);
         let hops = match here.is_empty() {
             false => here,
             true => {
                 let answer = self.names.known(now, host)?;
-                self.routes.towards_binding(&answer, &self.links)?
+                self.routes.towards_binding(&answer, links)?
             }
         };
         // Of the whole way, where ways are learned; else of its first link.
         hops.best().map(|branch| {
-            let learned = branch.address.and_then(|address| self.cost(&address));
-            learned.unwrap_or_else(|| cost_of(&branch.link))
+            let learned = branch.address.and_then(|at| self.routes.learning.cost(&at));
+            learned.map_or_else(|| cost_of(&branch.link), whimbrel_routing::Cost::time)
         })
     }
 
@@ -202,9 +232,10 @@ impl Router {
         now: Time,
         sought: Sought,
         answer: &Answer,
+        links: &Links,
     ) -> Option<Guid> {
-        let providers = self.providers_of(now, sought, answer);
-        let is_here = |host: &Guid| !self.attachments.hops_to(host, &self.links).is_empty();
+        let providers = self.providers_of(now, sought, answer, links);
+        let is_here = |host: &Guid| !self.attachments.hops_to(host, links).is_empty();
         if providers.len() < 2 || providers.iter().any(is_here) {
             return None;
         }
@@ -220,21 +251,22 @@ impl Router {
     }
 
     /// Returns the member that the transfer goes to already, as long as there is a way to it.
-    fn chosen_member(&self, now: Time, sought: Sought) -> Option<Guid> {
+    fn chosen_member(&self, now: Time, sought: Sought, links: &Links) -> Option<Guid> {
         let chosen = self.names.chosen(&sought.name, sought.request)?;
-        let has_way = sought.is_service() && self.cost_to(now, &chosen).is_some();
+        let has_way = sought.is_service() && self.cost_to(now, &chosen, links).is_some();
         has_way.then_some(chosen)
     }
 
-    /// Returns where a host is that is attached here.
-    pub(super) fn place_of(&self, host: &Guid) -> Option<Source> {
-        self.attachments.place_of(host, &self.links)
-    }
-
     /// Notes that a chunk goes to this host.
-    pub(super) fn note_provider(&mut self, chunk: &ChunkToSend, sought: Sought, provider: Guid) {
+    pub(super) fn note_provider(
+        &mut self,
+        chunk: &ChunkToSend,
+        sought: Sought,
+        provider: Guid,
+        links: &Links,
+    ) {
         let about = (sought.name, sought.request);
-        let at = chunk.from.map(|from| self.links.source_of(from));
+        let at = chunk.from.map(|from| links.source_of(from));
         match sought.is_service() {
             true => (self.names).note_chosen(sought.name, sought.request, at, provider),
             false => self.names.note_tried(about, at, provider),
@@ -242,15 +274,20 @@ impl Router {
     }
 
     /// Looks up the way to a provider; returns false if a chunk for it would have to be stored at once.
-    pub(super) fn look_up_way(&mut self, now: Time, provider: Guid) -> bool {
-        let here = self.attachments.hops_to(&provider, &self.links);
+    pub(in crate::router) fn look_up_way(
+        &mut self,
+        now: Time,
+        provider: Guid,
+        links: &Links,
+    ) -> bool {
+        let here = self.attachments.hops_to(&provider, links);
         if !here.is_empty() {
             return here.best().is_some();
         }
         match self.names.look_up(now, provider) {
             Lookup::Resolved(answer) => self
                 .routes
-                .towards_binding(&answer, &self.links)
+                .towards_binding(&answer, links)
                 .is_some_and(|hops| hops.best().is_some()),
             Lookup::Pending => true,
             Lookup::NotFound | Lookup::Busy => false,
