@@ -68,14 +68,14 @@ pub struct Encounter {
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct Waypoint {
     x: f64,
     y: f64,
 }
 
 struct Vehicle {
-    at: Place,
-    to: Place,
+    at: Waypoint,
+    to: Waypoint,
     speed: f64,
 }
 
@@ -100,7 +100,7 @@ impl Drive {
     pub fn encounters(&self, rng: &mut SeededRng) -> Result<Vec<Encounter>, String> {
         self.check()?;
         let side = f64::from(self.side);
-        let place = |rng: &mut SeededRng| Place {
+        let place = |rng: &mut SeededRng| Waypoint {
             x: side * rng.unit(),
             y: side * rng.unit(),
         };
@@ -112,14 +112,13 @@ impl Drive {
                 speed: speed(rng),
             })
             .collect();
-        let mut open: BTreeMap<(usize, usize), Encounter> = BTreeMap::new();
-        let mut over: Vec<Encounter> = Vec::new();
+        let mut encounters = Encounters::default();
         for step in 0..self.lasts.as_secs() {
             let now = STEP * step as u32;
             for b in 1..self.nodes {
                 for a in 0..b {
                     let nearness = self.nearness(vehicles[a].at, vehicles[b].at);
-                    note(&mut open, &mut over, ((a, b), now), nearness);
+                    encounters.note(a, b, now, nearness);
                 }
             }
             for vehicle in &mut vehicles {
@@ -129,6 +128,7 @@ impl Drive {
                 }
             }
         }
+        let Encounters { open, mut over } = encounters;
         over.extend(open.into_values().map(|it| Encounter {
             end: self.lasts,
             ..it
@@ -137,7 +137,7 @@ impl Drive {
         Ok(over)
     }
 
-    fn nearness(&self, a: Place, b: Place) -> Option<Nearness> {
+    fn nearness(&self, a: Waypoint, b: Waypoint) -> Option<Nearness> {
         let distance = (a.x - b.x).hypot(a.y - b.y) / f64::from(self.range);
         match distance {
             _ if distance <= 0.5 => Some(Nearness::Near),
@@ -148,26 +148,32 @@ impl Drive {
     }
 }
 
-/// Notes how near two nodes are at a moment.
-fn note(
-    open: &mut BTreeMap<(usize, usize), Encounter>,
-    over: &mut Vec<Encounter>,
-    at: ((usize, usize), Duration),
-    nearness: Option<Nearness>,
-) {
-    let (ends, now) = at;
-    let Some(nearness) = nearness else {
-        over.extend(open.remove(&ends).map(|it| Encounter { end: now, ..it }));
-        return;
-    };
-    let encounter = open.entry(ends).or_insert_with(|| Encounter {
-        ends,
-        start: now,
-        end: now,
-        nearness: Vec::new(),
-    });
-    if encounter.nearness.last().is_none_or(|it| it.1 != nearness) {
-        encounter.nearness.push((now, nearness));
+/// The encounters of a drive so far.
+#[derive(Default)]
+struct Encounters {
+    open: BTreeMap<(usize, usize), Encounter>,
+    over: Vec<Encounter>,
+}
+
+impl Encounters {
+    /// Notes how near two nodes are at a moment.
+    fn note(&mut self, a: usize, b: usize, now: Duration, nearness: Option<Nearness>) {
+        let ends = (a, b);
+        let Some(nearness) = nearness else {
+            let ended = self.open.remove(&ends);
+            self.over
+                .extend(ended.map(|it| Encounter { end: now, ..it }));
+            return;
+        };
+        let encounter = self.open.entry(ends).or_insert_with(|| Encounter {
+            ends,
+            start: now,
+            end: now,
+            nearness: Vec::new(),
+        });
+        if encounter.nearness.last().is_none_or(|it| it.1 != nearness) {
+            encounter.nearness.push((now, nearness));
+        }
     }
 }
 
@@ -180,7 +186,7 @@ impl Vehicle {
             self.at = self.to;
             return true;
         }
-        self.at = Place {
+        self.at = Waypoint {
             x: self.at.x + x * way / left,
             y: self.at.y + y * way / left,
         };

@@ -20,7 +20,7 @@ const MAX_MS: u64 = 253_402_300_800_000;
 /// What is wrong with a plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {reason}")]
-pub struct PlanError {
+pub struct ContactPlanError {
     /// The line, from 1.
     pub line: usize,
     /// What is wrong there.
@@ -72,7 +72,7 @@ pub struct Earliest {
 
 /// A plan while it is read.
 #[derive(Default)]
-struct Draft {
+struct PlanDraft {
     nodes: BTreeMap<u64, Guid>,
     reference: u64,
     contacts: Vec<(u64, u64, Contact)>,
@@ -82,19 +82,19 @@ struct Draft {
 impl ContactPlan {
     /// Reads a plan. Times such as `+60` count from `reference_ms`, or from the last line `@ TIME`. A comment
     /// `# node 1 NAME` says which router a number stands for.
-    pub fn parse(text: &str, reference_ms: u64) -> Result<ContactPlan, PlanError> {
-        let mut draft = Draft {
+    pub fn parse(text: &str, reference_ms: u64) -> Result<ContactPlan, ContactPlanError> {
+        let mut draft = PlanDraft {
             reference: reference_ms,
-            ..Draft::default()
+            ..PlanDraft::default()
         };
         if text.len() > MAX_PLAN {
             let reason = format!("the plan has more than {MAX_PLAN} bytes");
-            return Err(PlanError { line: 1, reason });
+            return Err(ContactPlanError { line: 1, reason });
         }
         for (line, text) in (1..).zip(text.lines()) {
             draft
                 .read(text)
-                .map_err(|reason| PlanError { line, reason })?;
+                .map_err(|reason| ContactPlanError { line, reason })?;
         }
         draft.finish()
     }
@@ -149,7 +149,7 @@ impl ContactPlan {
     }
 }
 
-impl Draft {
+impl PlanDraft {
     fn read(&mut self, text: &str) -> Result<(), String> {
         let words: Vec<&str> = text.split_whitespace().take(9).collect();
         match words.as_slice() {
@@ -222,13 +222,16 @@ impl Draft {
         at.filter(|at| *at < MAX_MS).ok_or_else(refused)
     }
 
-    fn finish(self) -> Result<ContactPlan, PlanError> {
+    fn finish(self) -> Result<ContactPlan, ContactPlanError> {
         let mut plan = ContactPlan::default();
         let name = |number: &u64| {
-            self.nodes.get(number).copied().ok_or_else(|| PlanError {
-                line: 1,
-                reason: format!("node {number} has no name: add a line '# node {number} NAME'"),
-            })
+            self.nodes
+                .get(number)
+                .copied()
+                .ok_or_else(|| ContactPlanError {
+                    line: 1,
+                    reason: format!("node {number} has no name: add a line '# node {number} NAME'"),
+                })
         };
         let mut ranges: BTreeMap<(u64, u64), Vec<&Contact>> = BTreeMap::new();
         for (from, to, range) in &self.ranges {

@@ -34,11 +34,12 @@ mod graph;
 mod known_contacts;
 mod message;
 mod neighbour;
+mod next_hops;
 mod reader;
 mod routing;
 
 pub use announcement::{Announcement, Edition, Link, MAX_LINKS};
-pub use contacts::{ContactPlan, Earliest, MAX_PLAN, PlanError};
+pub use contacts::{ContactPlan, ContactPlanError, Earliest, MAX_PLAN};
 pub use cost::{Cost, LinkSample};
 pub use database::MAX_ROUTERS;
 pub use message::{Distances, Message, State};

@@ -1,7 +1,7 @@
 //! The routing of one router: its database, its neighbours, and the ways that follow from both.
 
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -15,6 +15,7 @@ use crate::graph::{LinkGraph, Metric, Reach};
 use crate::known_contacts::KnownContacts;
 use crate::message::Message;
 use crate::neighbour::Neighbour;
+use crate::next_hops::LearnedNextHops;
 
 /// How long an announcement counts without a newer one: parts of a network that meet once in a while know of each
 /// other for so long.
@@ -130,12 +131,8 @@ pub struct Routing {
     // This router's distances, as it tells them.
     distances: Arc<Reach>,
     usual: Reach,
-    ways: BTreeMap<Guid, Vec<Way>>,
-    // The neighbours that carry data towards destinations that are out of reach.
-    carriers: BTreeMap<Guid, Way>,
+    next_hops: LearnedNextHops,
     contacts: Option<KnownContacts>,
-    // Destinations for which the next contact is better than the way of the moment.
-    awaiting: BTreeSet<Guid>,
     metric: LinkMetric,
     outgoing: VecDeque<(Guid, Message)>,
     tick_at: Time,
@@ -161,10 +158,8 @@ impl Routing {
             neighbours: BTreeMap::new(),
             distances: Arc::default(),
             usual: Reach::new(),
-            ways: BTreeMap::new(),
-            carriers: BTreeMap::new(),
+            next_hops: LearnedNextHops::default(),
             contacts: None,
-            awaiting: BTreeSet::new(),
             metric: LinkMetric::default(),
             outgoing: VecDeque::new(),
             tick_at: now + TICK,
@@ -491,13 +486,14 @@ impl Routing {
                 ways.insert(*destination, feasible);
             }
         }
-        let carriers = self.find_carriers(now);
         let awaiting = self.contacts.as_ref().map(|it| it.awaiting(now, &ways));
-        let awaiting = awaiting.unwrap_or_default();
-        if ways != self.ways || carriers != self.carriers || awaiting != self.awaiting {
-            self.ways = ways;
-            self.carriers = carriers;
-            self.awaiting = awaiting;
+        let next_hops = LearnedNextHops {
+            carriers: self.find_carriers(now),
+            awaiting: awaiting.unwrap_or_default(),
+            ways,
+        };
+        if next_hops != self.next_hops {
+            self.next_hops = next_hops;
             self.has_changed = true;
         }
     }
@@ -612,13 +608,13 @@ impl Routing {
 
     /// Returns the next hops to a router, best first.
     pub fn ways(&self, to: &Guid) -> &[Way] {
-        self.ways.get(to).map_or(&[], Vec::as_slice)
+        self.next_hops.ways.get(to).map_or(&[], Vec::as_slice)
     }
 
     /// Returns the neighbour that carries data towards a router which is out of reach, with its usual cost from
     /// there: it is up, and usually closer.
     pub fn carrier(&self, to: &Guid) -> Option<&Way> {
-        self.carriers.get(to)
+        self.next_hops.carriers.get(to)
     }
 
     /// Returns the cost of the best way that is in use.
@@ -642,7 +638,7 @@ impl Routing {
 
     /// Returns true if data for a router waits for a known contact, which is better than the way of the moment.
     pub fn waits_for_contact(&self, to: &Guid) -> bool {
-        self.awaiting.contains(to)
+        self.next_hops.awaiting.contains(to)
     }
 
     /// Returns true if this router is announced.

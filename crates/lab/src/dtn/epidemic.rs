@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::{Held, Message, Pass, Protocol};
+use super::{CopyOrMove, DtnMessage, DtnProtocol, HeldMessage};
 
 /// Every node copies every message to every other node that it meets [A. Vahdat and D. Becker, "Epidemic Routing for
 /// Partially-Connected Ad Hoc Networks", Duke University CS-2000-06].
@@ -13,14 +13,14 @@ pub struct Epidemic;
 #[derive(Debug, Default)]
 pub struct Direct;
 
-impl Protocol for Epidemic {
+impl DtnProtocol for Epidemic {
     fn meet(&mut self, _: Duration, _: usize, _: usize) {}
     fn part(&mut self, _: Duration, _: usize, _: usize) {}
-    fn send(&mut self, _: usize, _: &Message) {}
+    fn send(&mut self, _: usize, _: &DtnMessage) {}
     fn passed(&mut self, _: usize, _: usize, _: usize) {}
 
-    fn choose(&mut self, _: Duration, _: usize, _: usize, _: &Held) -> Option<Pass> {
-        Some(Pass::Copy)
+    fn choose(&mut self, _: Duration, _: usize, _: usize, _: &HeldMessage) -> Option<CopyOrMove> {
+        Some(CopyOrMove::Copy)
     }
 
     fn advance(&mut self, _: Duration) -> bool {
@@ -28,13 +28,13 @@ impl Protocol for Epidemic {
     }
 }
 
-impl Protocol for Direct {
+impl DtnProtocol for Direct {
     fn meet(&mut self, _: Duration, _: usize, _: usize) {}
     fn part(&mut self, _: Duration, _: usize, _: usize) {}
-    fn send(&mut self, _: usize, _: &Message) {}
+    fn send(&mut self, _: usize, _: &DtnMessage) {}
     fn passed(&mut self, _: usize, _: usize, _: usize) {}
 
-    fn choose(&mut self, _: Duration, _: usize, _: usize, _: &Held) -> Option<Pass> {
+    fn choose(&mut self, _: Duration, _: usize, _: usize, _: &HeldMessage) -> Option<CopyOrMove> {
         None
     }
 

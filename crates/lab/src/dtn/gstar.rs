@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use whimbrel_core::{Guid, KeyPair, LinkState, Time};
 use whimbrel_routing::{LinkSample, Message as RoutingMessage, Routing};
 
-use super::{Held, Message, Pairs, Pass, Protocol};
+use super::{CopyOrMove, DtnMessage, DtnProtocol, HeldMessage, Pairs};
 
 /// How long a message of the routing is on its way.
 const DELAY: Duration = Duration::from_millis(20);
@@ -94,7 +94,7 @@ impl Gstar {
     }
 }
 
-impl Protocol for Gstar {
+impl DtnProtocol for Gstar {
     fn meet(&mut self, now: Duration, a: usize, b: usize) {
         let at = time(now);
         self.settle(at);
@@ -118,17 +118,23 @@ impl Protocol for Gstar {
         }
     }
 
-    fn send(&mut self, _: usize, _: &Message) {}
+    fn send(&mut self, _: usize, _: &DtnMessage) {}
     fn passed(&mut self, _: usize, _: usize, _: usize) {}
 
-    fn choose(&mut self, _: Duration, from: usize, to: usize, held: &Held) -> Option<Pass> {
+    fn choose(
+        &mut self,
+        _: Duration,
+        from: usize,
+        to: usize,
+        held: &HeldMessage,
+    ) -> Option<CopyOrMove> {
         let (routing, destination) = (&self.routers[from], &self.names[held.to]);
         let next = match routing.ways(destination) {
             [] => routing.carrier(destination),
             [best, ..] => Some(best),
         };
         let is_next = next.is_some_and(|way| way.neighbour == self.names[to]);
-        is_next.then_some(Pass::Move)
+        is_next.then_some(CopyOrMove::Move)
     }
 
     fn advance(&mut self, now: Duration) -> bool {

@@ -23,7 +23,7 @@ pub use spray::SprayAndWait;
 
 /// A message of one node for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct DtnMessage {
     /// Its sender.
     pub from: usize,
     /// Its receiver.
@@ -34,13 +34,13 @@ pub struct Message {
 
 /// What is the same for all protocols.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Terms {
+pub struct ContactTerms {
     /// The number of nodes.
     pub nodes: usize,
     /// When two of them can talk, in the order of the starts.
     pub contacts: Vec<Encounter>,
     /// What is sent, in the order of time.
-    pub messages: Vec<Message>,
+    pub messages: Vec<DtnMessage>,
     /// Octets of a message.
     pub size: u64,
     /// Octets per second of a contact, each way.
@@ -51,20 +51,20 @@ pub struct Terms {
     pub lifetime: Duration,
 }
 
-impl Terms {
+impl ContactTerms {
     /// Returns `count` messages between random nodes, at random moments before `until`.
-    pub fn messages(nodes: usize, count: usize, until: Duration, seed: u64) -> Vec<Message> {
+    pub fn messages(nodes: usize, count: usize, until: Duration, seed: u64) -> Vec<DtnMessage> {
         let mut rng = SeededRng::stream(seed, "messages");
         let nodes = nodes as u64;
         let mut draw = || {
             let from = rng.below(nodes);
-            Message {
+            DtnMessage {
                 from: from as usize,
                 to: ((from + 1 + rng.below(nodes - 1)) % nodes) as usize,
                 born: until.mul_f64(rng.unit()),
             }
         };
-        let mut all: Vec<Message> = (0..count).map(|_| draw()).collect();
+        let mut all: Vec<DtnMessage> = (0..count).map(|_| draw()).collect();
         all.sort_by_key(|it| it.born);
         all
     }
@@ -72,7 +72,7 @@ impl Terms {
     /// Returns the delay with which each message could arrive at best, if contacts carried everything at once and
     /// everybody knew them all.
     pub fn possible(&self) -> Vec<Option<Duration>> {
-        let earliest = |message: &Message| {
+        let earliest = |message: &DtnMessage| {
             let mut at: BTreeMap<usize, Duration> = BTreeMap::from([(message.from, message.born)]);
             // A contact can be used more than once by the order of the starts: until nothing changes.
             loop {
@@ -103,7 +103,7 @@ impl Terms {
 
 /// What happens to a message that is passed to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pass {
+pub enum CopyOrMove {
     /// Both have it.
     Copy,
     /// The peer has it.
@@ -112,7 +112,7 @@ pub enum Pass {
 
 /// A message at a node, as its protocol sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Held {
+pub struct HeldMessage {
     /// Its number.
     pub number: usize,
     /// Its receiver.
@@ -122,7 +122,7 @@ pub struct Held {
 }
 
 /// A protocol: one value for all nodes, each of which knows only what it has been told.
-pub trait Protocol {
+pub trait DtnProtocol {
     /// A contact begins.
     fn meet(&mut self, now: Duration, a: usize, b: usize);
 
@@ -130,10 +130,16 @@ pub trait Protocol {
     fn part(&mut self, now: Duration, a: usize, b: usize);
 
     /// A message is sent at its source.
-    fn send(&mut self, number: usize, message: &Message);
+    fn send(&mut self, number: usize, message: &DtnMessage);
 
     /// Returns whether a message of `from` is passed to `to`, which does not have it and is not its receiver.
-    fn choose(&mut self, now: Duration, from: usize, to: usize, held: &Held) -> Option<Pass>;
+    fn choose(
+        &mut self,
+        now: Duration,
+        from: usize,
+        to: usize,
+        held: &HeldMessage,
+    ) -> Option<CopyOrMove>;
 
     /// A message has been passed as it was chosen.
     fn passed(&mut self, number: usize, from: usize, to: usize);
@@ -144,7 +150,7 @@ pub trait Protocol {
 
 /// What a protocol did.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Delivered {
+pub struct DeliveryLog {
     /// The delay of each message, if it arrived.
     pub delays: Vec<Option<Duration>>,
     /// Messages passed from one node to another.
@@ -153,7 +159,7 @@ pub struct Delivered {
     pub dropped: u64,
 }
 
-impl Delivered {
+impl DeliveryLog {
     /// Returns the share of messages that arrived.
     pub fn share(&self) -> f64 {
         let arrived = self.delays.iter().flatten().count();
@@ -176,8 +182,8 @@ impl Delivered {
 }
 
 /// Runs a protocol to the end of the last message's lifetime, or of the contacts.
-pub fn run(terms: &Terms, protocol: &mut dyn Protocol) -> Delivered {
-    world::World::new(terms).run(protocol)
+pub fn run(terms: &ContactTerms, protocol: &mut dyn DtnProtocol) -> DeliveryLog {
+    world::ContactWorld::new(terms).run(protocol)
 }
 
 /// Pairs of nodes that are in contact.
@@ -190,19 +196,19 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     /// Node 1 is with node 0 and with node 2 by turns, for ten seconds each.
-    fn ferry() -> Terms {
+    fn ferry() -> ContactTerms {
         let contacts = (0..60).map(|turn| Encounter {
             ends: if turn % 2 == 0 { (0, 1) } else { (1, 2) },
             start: SECOND * (20 * turn),
             end: SECOND * (20 * turn + 10),
             nearness: Vec::new(),
         });
-        let messages = (0..10).map(|number| Message {
+        let messages = (0..10).map(|number| DtnMessage {
             from: 0,
             to: 2,
             born: SECOND * (400 + 20 * number),
         });
-        Terms {
+        ContactTerms {
             nodes: 3,
             contacts: contacts.collect(),
             messages: messages.collect(),
@@ -216,7 +222,7 @@ mod tests {
     #[test]
     fn a_ferry_carries_what_two_shores_never_could() {
         let terms = ferry();
-        let all: [(&str, Box<dyn Protocol>, usize); 5] = [
+        let all: [(&str, Box<dyn DtnProtocol>, usize); 5] = [
             ("direct", Box::new(Direct), 0),
             ("epidemic", Box::new(Epidemic), 10),
             ("spray", Box::new(SprayAndWait::new(4)), 10),
@@ -237,7 +243,7 @@ mod tests {
 
     #[test]
     fn a_full_node_drops_its_oldest_message() {
-        let terms = Terms {
+        let terms = ContactTerms {
             buffer: 30_000,
             ..ferry()
         };
@@ -248,7 +254,7 @@ mod tests {
     #[test]
     fn a_message_that_does_not_pass_before_its_contact_ends_stays() {
         // Ten seconds carry 1,000,000 octets.
-        let terms = Terms {
+        let terms = ContactTerms {
             size: 1_100_000,
             buffer: 100_000_000,
             ..ferry()

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use super::{Held, Message, Pass, Protocol};
+use super::{CopyOrMove, DtnMessage, DtnProtocol, HeldMessage};
 
 /// Values of A. Lindgren, A. Doria and O. Schelén, "Probabilistic Routing in Intermittently Connected Networks"
 /// (SIGMOBILE MC2R 7(3), 2003), Table 1.
@@ -63,7 +63,7 @@ impl Prophet {
     }
 }
 
-impl Protocol for Prophet {
+impl DtnProtocol for Prophet {
     fn meet(&mut self, now: Duration, a: usize, b: usize) {
         for node in [a, b] {
             self.nodes[node].age(now);
@@ -74,15 +74,21 @@ impl Protocol for Prophet {
     }
 
     fn part(&mut self, _: Duration, _: usize, _: usize) {}
-    fn send(&mut self, _: usize, _: &Message) {}
+    fn send(&mut self, _: usize, _: &DtnMessage) {}
     fn passed(&mut self, _: usize, _: usize, _: usize) {}
 
-    fn choose(&mut self, now: Duration, from: usize, to: usize, held: &Held) -> Option<Pass> {
+    fn choose(
+        &mut self,
+        now: Duration,
+        from: usize,
+        to: usize,
+        held: &HeldMessage,
+    ) -> Option<CopyOrMove> {
         for node in [from, to] {
             self.nodes[node].age(now);
         }
         let is_likelier = self.nodes[to].get(held.to) > self.nodes[from].get(held.to);
-        is_likelier.then_some(Pass::Copy)
+        is_likelier.then_some(CopyOrMove::Copy)
     }
 
     fn advance(&mut self, _: Duration) -> bool {

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use super::{Held, Message, Pass, Protocol};
+use super::{CopyOrMove, DtnMessage, DtnProtocol, HeldMessage};
 
 /// Binary spray and wait [T. Spyropoulos, K. Psounis and C. Raghavendra, "Spray and Wait", WDTN 2005]: a message has a
 /// number of copies. A node with several hands half of them over, one with a single copy waits for the receiver.
@@ -24,17 +24,23 @@ impl SprayAndWait {
     }
 }
 
-impl Protocol for SprayAndWait {
+impl DtnProtocol for SprayAndWait {
     fn meet(&mut self, _: Duration, _: usize, _: usize) {}
     fn part(&mut self, _: Duration, _: usize, _: usize) {}
 
-    fn send(&mut self, number: usize, message: &Message) {
+    fn send(&mut self, number: usize, message: &DtnMessage) {
         self.left.insert((number, message.from), self.copies);
     }
 
-    fn choose(&mut self, _: Duration, from: usize, _: usize, held: &Held) -> Option<Pass> {
+    fn choose(
+        &mut self,
+        _: Duration,
+        from: usize,
+        _: usize,
+        held: &HeldMessage,
+    ) -> Option<CopyOrMove> {
         let left = self.left.get(&(held.number, from)).copied();
-        left.filter(|left| *left > 1).map(|_| Pass::Copy)
+        left.filter(|left| *left > 1).map(|_| CopyOrMove::Copy)
     }
 
     fn passed(&mut self, number: usize, from: usize, to: usize) {

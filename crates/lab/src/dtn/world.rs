@@ -3,45 +3,45 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use super::{Delivered, Held, Pairs, Pass, Protocol, Terms};
+use super::{ContactTerms, CopyOrMove, DeliveryLog, DtnProtocol, HeldMessage, Pairs};
 
 /// A protocol with a time of its own is asked once in this time.
 const STEP: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy, Debug)]
-struct Transfer {
+struct ContactTransfer {
     number: usize,
-    pass: Pass,
+    pass: CopyOrMove,
     done: Duration,
 }
 
 /// The messages of a node, by number, with the time when each came.
-type Buffer = BTreeMap<usize, Duration>;
+type MessageBuffer = BTreeMap<usize, Duration>;
 
-pub(super) struct World<'a> {
-    terms: &'a Terms,
-    buffers: Vec<Buffer>,
+pub(super) struct ContactWorld<'a> {
+    terms: &'a ContactTerms,
+    buffers: Vec<MessageBuffer>,
     up: Pairs,
     // By sender and receiver.
-    transfers: BTreeMap<(usize, usize), Transfer>,
-    delivered: Delivered,
+    transfers: BTreeMap<(usize, usize), ContactTransfer>,
+    delivered: DeliveryLog,
 }
 
-impl World<'_> {
-    pub(super) fn new(terms: &Terms) -> World<'_> {
-        World {
+impl ContactWorld<'_> {
+    pub(super) fn new(terms: &ContactTerms) -> ContactWorld<'_> {
+        ContactWorld {
             terms,
-            buffers: vec![Buffer::new(); terms.nodes],
+            buffers: vec![MessageBuffer::new(); terms.nodes],
             up: Pairs::new(),
             transfers: BTreeMap::new(),
-            delivered: Delivered {
+            delivered: DeliveryLog {
                 delays: vec![None; terms.messages.len()],
-                ..Delivered::default()
+                ..DeliveryLog::default()
             },
         }
     }
 
-    pub(super) fn run(mut self, protocol: &mut dyn Protocol) -> Delivered {
+    pub(super) fn run(mut self, protocol: &mut dyn DtnProtocol) -> DeliveryLog {
         let contacts = &self.terms.contacts;
         let starts = contacts.iter().map(|it| (it.start, true, it.ends));
         let ends = contacts.iter().map(|it| (it.end, false, it.ends));
@@ -92,7 +92,7 @@ impl World<'_> {
         }
     }
 
-    fn finish(&mut self, now: Duration, protocol: &mut dyn Protocol) {
+    fn finish(&mut self, now: Duration, protocol: &mut dyn DtnProtocol) {
         let done = self.transfers.extract_if(.., |_, it| it.done <= now);
         for ((from, to), transfer) in done.collect::<Vec<_>>() {
             let number = transfer.number;
@@ -109,14 +109,14 @@ impl World<'_> {
                 continue;
             }
             protocol.passed(number, from, to);
-            if transfer.pass == Pass::Move {
+            if transfer.pass == CopyOrMove::Move {
                 self.buffers[from].remove(&number);
             }
             self.store(now, to, number);
         }
     }
 
-    fn begin(&mut self, now: Duration, protocol: &mut dyn Protocol) {
+    fn begin(&mut self, now: Duration, protocol: &mut dyn DtnProtocol) {
         let takes = Duration::from_secs_f64(self.terms.size as f64 / self.terms.rate.max(1) as f64);
         for (a, b) in self.up.clone() {
             for (from, to) in [(a, b), (b, a)] {
@@ -125,7 +125,7 @@ impl World<'_> {
                 }
                 if let Some((number, pass)) = self.choose(now, from, to, protocol) {
                     let done = now + takes;
-                    let transfer = Transfer { number, pass, done };
+                    let transfer = ContactTransfer { number, pass, done };
                     self.transfers.insert((from, to), transfer);
                 }
             }
@@ -138,15 +138,15 @@ impl World<'_> {
         now: Duration,
         from: usize,
         to: usize,
-        protocol: &mut dyn Protocol,
-    ) -> Option<(usize, Pass)> {
+        protocol: &mut dyn DtnProtocol,
+    ) -> Option<(usize, CopyOrMove)> {
         let messages = &self.terms.messages;
         let held = &self.buffers[from];
         let is_arrived = |number: usize| self.delivered.delays[number].is_some();
         let mut own = held.keys().filter(|it| messages[**it].to == to);
         // The receiver says what it has.
         if let Some(number) = own.find(|it| !is_arrived(**it)) {
-            return Some((*number, Pass::Move));
+            return Some((*number, CopyOrMove::Move));
         }
         let is_under_way = |number: usize| {
             let towards = self.transfers.iter().filter(|(ends, _)| ends.1 == to);
@@ -155,7 +155,7 @@ impl World<'_> {
         let leaves = |number: usize| {
             let by = self.transfers.iter().filter(|(ends, _)| ends.0 == from);
             by.into_iter()
-                .any(|(_, it)| it.number == number && it.pass == Pass::Move)
+                .any(|(_, it)| it.number == number && it.pass == CopyOrMove::Move)
         };
         held.iter().find_map(|(number, since)| {
             let message = &messages[*number];
@@ -165,7 +165,7 @@ impl World<'_> {
             if is_under_way(*number) || leaves(*number) {
                 return None;
             }
-            let held = Held {
+            let held = HeldMessage {
                 number: *number,
                 to: message.to,
                 since: *since,

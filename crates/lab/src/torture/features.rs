@@ -49,15 +49,15 @@ const MAX_FLAPS: u64 = 12;
 
 /// A layout with its options.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Setup {
+pub(super) struct RouterSetup {
     pub(super) layout: Layout,
     pub(super) routers: usize,
     pub(super) features: Features,
 }
 
-impl Setup {
+impl RouterSetup {
     /// Draws options for a layout, of which some become a mesh.
-    pub(super) fn draw(rng: &mut SeededRng, layout: Layout, routers: usize) -> Setup {
+    pub(super) fn draw(rng: &mut SeededRng, layout: Layout, routers: usize) -> RouterSetup {
         let several = matches!(layout, Layout::Chain | Layout::Ring);
         let learned = rng.chance(LEARNED) && several;
         let is_mesh = rng.chance(0.5) && learned;
@@ -69,12 +69,12 @@ impl Setup {
         };
         let more = rng.below(4) as usize;
         match is_mesh {
-            true => Setup {
+            true => RouterSetup {
                 layout: Layout::Mesh,
                 routers: 5 + more,
                 features,
             },
-            false => Setup {
+            false => RouterSetup {
                 layout,
                 routers,
                 features,

@@ -57,7 +57,7 @@ trait Victim: Sized {
 
     /// Has a host's program send a content to another host, which has not asked for it. Does nothing where
     /// there is no such thing.
-    fn push(&mut self, push: pushes::Pushing, delegated: bool);
+    fn push(&mut self, push: pushes::PushAct, delegated: bool);
 
     fn strike(&mut self, fault: Fault);
 
@@ -107,7 +107,7 @@ trait Victim: Sized {
                 delegated,
             } => {
                 let from = host(number);
-                let push = pushes::Pushing {
+                let push = pushes::PushAct {
                     from,
                     to: (from + 1 + usize::from(to) % (hosts - 1).max(1)) % hosts,
                     content: usize::from(content) % library::contents().len(),

@@ -16,15 +16,15 @@ const JUDGED_LEN: u64 = 70_000;
 
 /// The ends and the content of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Pushing {
+pub(super) struct PushAct {
     pub(super) from: usize,
     pub(super) to: usize,
     pub(super) content: usize,
 }
 
 #[derive(Debug)]
-struct Pushed {
-    what: Pushing,
+struct PushEntry {
+    what: PushAct,
     request: u32,
     since: Time,
     // The network has it, and its sender may end.
@@ -36,7 +36,7 @@ struct Pushed {
 /// All pushes of a world, and the faults after which a network may have forgotten what it acknowledged.
 #[derive(Debug, Default)]
 pub(super) struct PushLedger {
-    all: Vec<Pushed>,
+    all: Vec<PushEntry>,
     // When each node crashed last.
     crashed: BTreeMap<usize, Time>,
     // When a clock was changed last.
@@ -47,11 +47,11 @@ pub(super) struct PushLedger {
 
 impl PushLedger {
     /// Begins a push. Returns false if it is under way, or over, already.
-    pub(super) fn begin(&mut self, now: Time, what: Pushing, request: u32) -> bool {
+    pub(super) fn begin(&mut self, now: Time, what: PushAct, request: u32) -> bool {
         if self.all.iter().any(|it| it.what == what) {
             return false;
         }
-        self.all.push(Pushed {
+        self.all.push(PushEntry {
             what,
             request,
             since: now,
@@ -73,7 +73,7 @@ impl PushLedger {
         let Some(pushed) = own.find(|it| it.request == request && it.has_sender) else {
             return Ok(());
         };
-        let Pushing { to, content, .. } = pushed.what;
+        let PushAct { to, content, .. } = pushed.what;
         let refused = |what| {
             Err(Breach::Push {
                 from,
@@ -101,9 +101,9 @@ impl PushLedger {
     }
 
     /// A receiver has a content whole.
-    pub(super) fn note_received(&mut self, what: Pushing) -> Result<(), Breach> {
+    pub(super) fn note_received(&mut self, what: PushAct) -> Result<(), Breach> {
         let known = self.all.iter_mut().find(|it| it.what == what);
-        let Pushing { from, to, content } = what;
+        let PushAct { from, to, content } = what;
         match known {
             Some(known) if !known.is_received => {
                 known.is_received = true;
@@ -141,7 +141,7 @@ impl PushLedger {
     /// Returns true if this content was sent to this host. A request of that host for it would share the
     /// sender's upload with the push.
     pub(super) fn has(&self, to: usize, content: usize) -> bool {
-        let of = |it: &Pushed| (it.what.to, it.what.content) == (to, content);
+        let of = |it: &PushEntry| (it.what.to, it.what.content) == (to, content);
         self.all.iter().any(of)
     }
 
@@ -153,11 +153,11 @@ impl PushLedger {
     /// with a sender arrive in any case; those without one if they were acknowledged and no node crashed since
     /// that had them.
     pub(super) fn stuck(&self, ended: Time, now: Time) -> Option<Breach> {
-        let must = |it: &&Pushed| {
+        let must = |it: &&PushEntry| {
             !it.is_received && (it.has_sender || self.is_orphan_that_arrives(it, ended))
         };
         let pushed = self.all.iter().find(must)?;
-        let Pushing { from, to, content } = pushed.what;
+        let PushAct { from, to, content } = pushed.what;
         Some(Breach::Undelivered {
             from,
             to,
@@ -168,7 +168,7 @@ impl PushLedger {
         })
     }
 
-    fn is_orphan_that_arrives(&self, pushed: &Pushed, ended: Time) -> bool {
+    fn is_orphan_that_arrives(&self, pushed: &PushEntry, ended: Time) -> bool {
         let mut crashes = self.crashed.iter();
         let is_calm = crashes.all(|(node, at)| *node == pushed.what.from || *at < pushed.since);
         pushed.is_acknowledged

@@ -6,7 +6,7 @@ use core::time::Duration;
 use whimbrel_core::SeededRng;
 use whimbrel_sim::testbed::{Fault, Step, draw_pause, shrink};
 
-use super::features::{Features, Setup, add_acts};
+use super::features::{Features, RouterSetup, add_acts};
 use super::ndn::Site;
 use super::{Breach, Report, Victim, World};
 
@@ -132,7 +132,7 @@ impl Schedule {
         if rng.chance(NIGHTS) {
             add_night(&mut rng, &mut steps);
         }
-        let setup = Setup::draw(
+        let setup = RouterSetup::draw(
             &mut SeededRng::stream(seed, "torture features"),
             layout,
             routers,

@@ -20,7 +20,7 @@ use whimbrel_sim::link::{LinkSpec, QueueLimit};
 use whimbrel_sim::testbed::{Fault, Happening, Life, Net, TOLERATED};
 use whimbrel_sim::{DuplexLink, SimulatedDisk};
 
-use super::pushes::{PushLedger, Pushing};
+use super::pushes::{PushAct, PushLedger};
 use super::transfers::{Consequence, Program};
 use super::{Again, Agenda, Breach, Features, Layout, Report, Schedule, Victim};
 use crate::simulated::ORIGIN_UNIX_MS;
@@ -314,8 +314,8 @@ impl Victim for World {
         self.say(host, said);
     }
 
-    fn push(&mut self, push: Pushing, delegated: bool) {
-        let Pushing { from, to, content } = push;
+    fn push(&mut self, push: PushAct, delegated: bool) {
+        let PushAct { from, to, content } = push;
         if !self.net.is_running(from) || self.programs[to].fetches(content) {
             return;
         }
@@ -438,7 +438,7 @@ impl World {
                 let from = hosts.find(|it| Plan::keys(*it).guid() == from);
                 let to = host;
                 if let Some(from) = from {
-                    self.pushes.note_received(Pushing { from, to, content })?;
+                    self.pushes.note_received(PushAct { from, to, content })?;
                 }
                 self.request(host, request);
             }

@@ -6,7 +6,7 @@ use super::super::Progress;
 use super::super::result::mean;
 use super::parameters::Contacts;
 use crate::dtn::{
-    self, Delivered, Direct, Epidemic, Gstar, Prophet, Protocol, SprayAndWait, Terms,
+    self, ContactTerms, DeliveryLog, Direct, DtnProtocol, Epidemic, Gstar, Prophet, SprayAndWait,
 };
 
 /// Names of protocols.
@@ -18,7 +18,7 @@ const PROPHET: &str = "PRoPHET";
 const POSSIBLE: &str = "possible at best";
 
 /// What a protocol did, as the mean of all runs.
-pub(super) struct Delivery {
+pub(super) struct ProtocolResult {
     pub(super) name: String,
     /// The share of messages that arrived.
     pub(super) share: f64,
@@ -31,16 +31,16 @@ pub(super) struct Delivery {
     pub(super) dropped: f64,
 }
 
-impl Delivery {
-    fn of(name: &str, runs: &[Delivered]) -> Delivery {
-        let mean_of = |value: &dyn Fn(&Delivered) -> f64| mean(runs.iter().map(value));
-        let passes = |run: &Delivered| {
+impl ProtocolResult {
+    fn of(name: &str, runs: &[DeliveryLog]) -> ProtocolResult {
+        let mean_of = |value: &dyn Fn(&DeliveryLog) -> f64| mean(runs.iter().map(value));
+        let passes = |run: &DeliveryLog| {
             let arrived = run.delays.iter().flatten().count();
             run.passed as f64 / arrived.max(1) as f64
         };
-        Delivery {
+        ProtocolResult {
             name: name.to_owned(),
-            share: mean_of(&Delivered::share),
+            share: mean_of(&DeliveryLog::share),
             median: mean_of(&|run| run.percentile(50.0)),
             late: mean_of(&|run| run.percentile(95.0)),
             passes: mean_of(&passes),
@@ -55,19 +55,19 @@ pub(super) fn run(
     seed: u64,
     runs: u32,
     progress: Progress<'_>,
-) -> Result<Vec<Delivery>, String> {
+) -> Result<Vec<ProtocolResult>, String> {
     let names = [DIRECT, GSTAR, SPRAY, PROPHET, EPIDEMIC];
-    let mut found: Vec<Vec<Delivered>> = vec![Vec::new(); names.len()];
+    let mut found: Vec<Vec<DeliveryLog>> = vec![Vec::new(); names.len()];
     let mut possible = Vec::new();
     let (nodes, rate) = (contacts.drive.nodes, contacts.rate.0 / 8);
     let all = names.len() * runs as usize;
     for run in 0..runs {
         let seed = seed.wrapping_add(run.into());
         let mut rng = SeededRng::stream(seed, "vehicles");
-        let terms = Terms {
+        let terms = ContactTerms {
             nodes,
             contacts: contacts.drive.encounters(&mut rng)?,
-            messages: Terms::messages(nodes, contacts.messages, contacts.within, seed),
+            messages: ContactTerms::messages(nodes, contacts.messages, contacts.within, seed),
             size: contacts.size.0,
             rate,
             buffer: contacts.buffer.0,
@@ -75,7 +75,7 @@ pub(super) fn run(
         };
         for (number, name) in names.iter().enumerate() {
             progress(run as usize * names.len() + number, all, name);
-            let mut protocol: Box<dyn Protocol> = match *name {
+            let mut protocol: Box<dyn DtnProtocol> = match *name {
                 DIRECT => Box::new(Direct),
                 GSTAR => Box::new(Gstar::new(nodes, rate)),
                 SPRAY => Box::new(SprayAndWait::new(contacts.copies)),
@@ -84,13 +84,15 @@ pub(super) fn run(
             };
             found[number].push(dtn::run(&terms, protocol.as_mut()));
         }
-        possible.push(Delivered {
+        possible.push(DeliveryLog {
             delays: terms.possible(),
-            ..Delivered::default()
+            ..DeliveryLog::default()
         });
     }
     let found = names.iter().zip(&found);
-    let mut all: Vec<Delivery> = found.map(|(name, runs)| Delivery::of(name, runs)).collect();
-    all.push(Delivery::of(POSSIBLE, &possible));
+    let mut all: Vec<ProtocolResult> = found
+        .map(|(name, runs)| ProtocolResult::of(name, runs))
+        .collect();
+    all.push(ProtocolResult::of(POSSIBLE, &possible));
     Ok(all)
 }

@@ -8,9 +8,9 @@ mod paths;
 use super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
 use crate::LabError;
 use crate::figure::{LineChart, Series};
-use delivery::Delivery;
+use delivery::ProtocolResult;
 pub(super) use parameters::GstarParameters;
-use paths::{Cell, Outages};
+use paths::{Outages, WaysCell};
 
 /// The names of the settings that are compared, in the scenarios' sweeps.
 const LEARNED: &str = "learned";
@@ -47,10 +47,10 @@ pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<Stud
 }
 
 /// Compares learned ways with those of the fewest hops.
-fn gain(input: &StudyInput<'_>, id: &str, cells: &[Cell]) -> Result<Comparison, LabError> {
+fn gain(input: &StudyInput<'_>, id: &str, cells: &[WaysCell]) -> Result<Comparison, LabError> {
     let of = |ways: &str| {
         let cell = cells.iter().find(|it| it.ways == ways);
-        cell.map_or(f64::NAN, Cell::goodput)
+        cell.map_or(f64::NAN, WaysCell::goodput)
     };
     let ours = 100.0 * (of(LEARNED) / of(FEWEST_HOPS) - 1.0);
     let agrees = input.range(id)?.admits(ours);
@@ -72,7 +72,10 @@ fn outages(input: &StudyInput<'_>, outages: &[Outages]) -> Result<Vec<Comparison
     compared.collect()
 }
 
-fn contacts(input: &StudyInput<'_>, delivered: &[Delivery]) -> Result<Vec<Comparison>, LabError> {
+fn contacts(
+    input: &StudyInput<'_>,
+    delivered: &[ProtocolResult],
+) -> Result<Vec<Comparison>, LabError> {
     let of = |name: &str| delivered.iter().find(|it| it.name == name);
     let (Some(own), Some(direct), Some(epidemic)) = (
         of(delivery::GSTAR),
@@ -96,8 +99,8 @@ fn contacts(input: &StudyInput<'_>, delivered: &[Delivery]) -> Result<Vec<Compar
     compared.collect()
 }
 
-fn throughput_table(name: &str, title: &str, cells: &[Cell]) -> Table {
-    let row = |cell: &Cell| {
+fn throughput_table(name: &str, title: &str, cells: &[WaysCell]) -> Table {
+    let row = |cell: &WaysCell| {
         let (least, most) = cell.range();
         vec![
             cell.ways.clone(),
@@ -142,8 +145,8 @@ fn outage_table(outages: &[Outages]) -> Table {
     }
 }
 
-fn delivery_table(delivered: &[Delivery]) -> Table {
-    let row = |it: &Delivery| {
+fn delivery_table(delivered: &[ProtocolResult]) -> Table {
+    let row = |it: &ProtocolResult| {
         vec![
             it.name.clone(),
             format!("{:.1}", 100.0 * it.share),
@@ -169,7 +172,7 @@ fn delivery_table(delivered: &[Delivery]) -> Table {
     }
 }
 
-fn chart(delivered: &[Delivery]) -> NamedChart {
+fn chart(delivered: &[ProtocolResult]) -> NamedChart {
     let points = (0..).map(f64::from).zip(delivered);
     NamedChart {
         name: "delivered".to_owned(),

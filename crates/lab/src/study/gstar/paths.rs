@@ -9,14 +9,14 @@ use crate::scenario::run::Run;
 use crate::scenario::{Overrides, Plan, Scenario, Setting};
 
 /// All runs of a setting.
-pub(super) struct Cell {
+pub(super) struct WaysCell {
     /// How paths are found, in the scenario's sweep.
     pub(super) ways: String,
     /// The goodput of all loads together in each run, in Mbit/s.
     pub(super) runs: Vec<f64>,
 }
 
-impl Cell {
+impl WaysCell {
     /// Returns the mean of all runs.
     pub(super) fn goodput(&self) -> f64 {
         mean(self.runs.iter().copied())
@@ -57,7 +57,7 @@ pub(super) fn run(
     input: &StudyInput<'_>,
     table: &toml::Table,
     progress: Progress<'_>,
-) -> Result<Vec<Cell>, LabError> {
+) -> Result<Vec<WaysCell>, LabError> {
     let scenario = scenario(input, table)?;
     let mut names = Vec::new();
     for setting in &scenario.settings {
@@ -67,7 +67,7 @@ pub(super) fn run(
     let title = |setting: &Setting| setting.value("ways").unwrap_or_default().to_owned();
     let runs = run_settings(&scenario, input, progress, title)?;
     let cells = names.into_iter().zip(&scenario.settings).zip(runs);
-    let cell = |((ways, setting), runs): ((String, &Setting), Vec<Run>)| Cell {
+    let cell = |((ways, setting), runs): ((String, &Setting), Vec<Run>)| WaysCell {
         ways,
         runs: runs.iter().map(|run| goodput(&setting.plan, run)).collect(),
     };
