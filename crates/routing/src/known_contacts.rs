@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use whimbrel_core::{Guid, Time, WallClock};
 
 use crate::contacts::{ContactPlan, Earliest, until};
-use crate::routing::Way;
+use crate::next_hops::Way;
 
 /// A plan of contacts, and the earliest ways over them now.
 #[derive(Debug)]

@@ -43,5 +43,6 @@ pub use contacts::{ContactPlan, ContactPlanError, Earliest, MAX_PLAN};
 pub use cost::{Cost, LinkSample};
 pub use database::MAX_ROUTERS;
 pub use message::{Distances, Message, State};
+pub use next_hops::Way;
 pub use reader::MessageError;
-pub use routing::{Dropped, KnownRouter, LinkMetric, Routing, RoutingCounters, Way, WayStatus};
+pub use routing::{Dropped, KnownRouter, LinkMetric, Routing, RoutingCounters, WayStatus};

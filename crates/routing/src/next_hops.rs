@@ -4,7 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_core::Guid;
 
-use crate::routing::Way;
+use crate::cost::Cost;
+
+/// A next hop towards a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// The neighbour.
+    pub neighbour: Guid,
+    /// The cost of the whole way, as the announcements say.
+    pub cost: Cost,
+}
 
 /// What follows from the database, the neighbours and known contacts at a moment.
 #[derive(Debug, Default, PartialEq, Eq)]

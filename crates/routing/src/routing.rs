@@ -15,7 +15,7 @@ use crate::graph::{LinkGraph, Metric, Reach};
 use crate::known_contacts::KnownContacts;
 use crate::message::Message;
 use crate::neighbour::Neighbour;
-use crate::next_hops::LearnedNextHops;
+use crate::next_hops::{LearnedNextHops, Way};
 
 /// How long an announcement counts without a newer one: parts of a network that meet once in a while know of each
 /// other for so long.
@@ -57,15 +57,6 @@ pub enum LinkMetric {
     Time,
     /// The same for every link that is up, as in OLSR [RFC 3626]: ways have the fewest hops.
     Hops,
-}
-
-/// A next hop towards a destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
-    /// The neighbour.
-    pub neighbour: Guid,
-    /// The cost of the whole way, as the announcements say.
-    pub cost: Cost,
 }
 
 /// A neighbour carries data towards a destination that is out of reach if its usual distance is below this many
