@@ -71,11 +71,9 @@ impl Sites {
             format!("[[link]]\nlabel = \"next\"\nbind = \"127.0.0.1:0\"\nremote = \"{remote}\"\n")
         });
         let text = format!(
-            "[router]\nname_servers = [\"{}\"]\nneighbours = [\"{}\"]\n[storage]\nfolder = \"{}\"\n{storage}\n\
+            "[router]\nname_servers = [\"{}\"]\n[storage]\nfolder = \"{}\"\n{storage}\n\
              [[link]]\nlabel = \"callers\"\nbind = \"{at}\"\nlisten = true\n{}",
             self.names,
-            // A router that has restarted cannot vouch for a sender that has ended: it is believed.
-            self.name_of("ship.pem"),
             folder.display(),
             link.unwrap_or_default(),
         );

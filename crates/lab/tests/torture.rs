@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::num::NonZeroUsize;
 
-use whimbrel_lab::torture::{Act, Layout, Schedule, run_batch};
+use whimbrel_lab::torture::{Act, Features, Layout, Schedule, run_batch};
 use whimbrel_sim::testbed::{Fault, Step};
 
 /// `whimbrel lab torture --schedules N --seed S` runs more.
@@ -15,6 +15,7 @@ fn site(hosts: usize, steps: Vec<Step<Act>>) -> Schedule {
         layout: Layout::Site,
         routers: 1,
         hosts,
+        features: Features::default(),
         steps,
     }
 }
@@ -68,7 +69,8 @@ fn every_transfer_survives_random_faults() {
         println!("{}\n{}", broken.breach, broken.smallest);
     }
     assert!(broken.is_empty(), "{} schedules, see above", broken.len());
-    // The schedules do put transfers to the test.
+    // The schedules do put transfers and pushes to the test.
+    assert!(report.pushed > SCHEDULES / 2, "{report:?}");
     assert!(
         report.requests > 2 * SCHEDULES && report.completed > SCHEDULES,
         "{report:?}"

@@ -140,6 +140,7 @@ pub const LAYERS: &[Layer] = &[
             "tcp-proxy",
             "keychain",
             "gnrs",
+            "routing",
             "mobilityfirst",
             "client",
             "node",

@@ -50,6 +50,27 @@ fn a_content_comes_to_a_receiver_that_takes_offers() {
     assert_eq!(world.hosts[0].status(world.now).uploads, 0);
 }
 
+/// It is complete without a chunk. Its one chunk, which is there, must not stop the sender.
+#[test]
+fn an_empty_content_is_not_refused_before_its_program_settles_it() {
+    let mut world = World::new();
+    let (sender, receiver) = two(&mut world);
+    world.take_offers(receiver);
+    let content = Content::new(0, 20);
+    let to = world.hosts[1].guid();
+    world.push(sender, 1, &content, to);
+    assert!(world.run_until(5 * SECOND, |world| {
+        !world.programs[receiver].offers.is_empty()
+    }));
+    let offer = world.programs[receiver].offers[0].clone();
+    world.accept(receiver, 9, &offer, &content);
+    world.run(2 * SECOND);
+    assert_eq!(state(&world, sender), Some(SendState::Taken));
+    world.settle(receiver, &offer, OfferVerdict::Received);
+    let delivered = |world: &World| state(world, sender) == Some(SendState::Delivered);
+    assert!(world.run_until(5 * SECOND, delivered));
+}
+
 #[test]
 fn the_sender_leaves_and_the_receiver_comes_minutes_later_and_gets_everything_once() {
     let mut world = World::new();

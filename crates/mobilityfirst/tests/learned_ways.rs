@@ -13,7 +13,7 @@ use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::chunk_size;
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, TransferOptions};
-use whimbrel_mobilityfirst::router::{Router, RouterConfig};
+use whimbrel_mobilityfirst::router::{LearnedWays, LinkMetric, Router, RouterConfig};
 use whimbrel_sim::link::LinkSpec;
 use whimbrel_sim::testbed::{Fault, Life, Net};
 use whimbrel_sim::{AnyMachine, DuplexLink};
@@ -46,7 +46,12 @@ fn router(number: usize, life: &Life, believed: &[usize]) -> AnyMachine<HostEven
         ..router_config(name_of(number), hop)
     };
     let mut router = Router::new(config, life.rng());
-    router.learn_ways(keys, Duration::ZERO);
+    router.learn_ways(LearnedWays {
+        keys,
+        metric: LinkMetric::Time,
+        wait_for_usual: Duration::ZERO,
+        contacts: None,
+    });
     believed.iter().for_each(|it| router.believe(name_of(*it)));
     AnyMachine::new(router, |never| match never {})
 }
@@ -213,13 +218,18 @@ impl World {
 
     /// A link between routers fails for good: `wire` is its number.
     fn cut(&mut self, wire: usize) {
+        self.fail(wire, FOR_GOOD);
+    }
+
+    /// It fails for some time.
+    fn fail(&mut self, wire: usize, lasts: Duration) {
         assert!(wire < self.wires);
         // The links to the name server are the first ones.
         let link = (self.routers + wire) as u8;
         self.net.strike(&Fault::Outage {
             link,
             directions: 3,
-            lasts: FOR_GOOD,
+            lasts,
         });
     }
 
@@ -298,6 +308,29 @@ fn a_partition_that_heals_is_whole_again() {
     world.begin();
     world.finish(Duration::from_secs(60));
     assert!(world.cost(0, 4).is_some());
+}
+
+/// Of two links one is always out. The request goes one way in steps, and the content comes back so.
+#[test]
+fn data_moves_in_steps_where_no_path_is_ever_whole() {
+    const TURN: Duration = Duration::from_secs(20);
+    let line = [wire(0, 1, 20, 5), wire(1, 2, 20, 5)];
+    let mut world = World::new(3, &line, 2, &[]);
+    world.run(Duration::from_secs(5));
+    assert!(world.cost(0, 2).is_some());
+    world.fail(1, TURN + Duration::from_secs(3));
+    world.run(Duration::from_secs(2));
+    world.begin();
+    for turn in 0..12 {
+        world.fail(turn % 2, TURN + Duration::from_secs(3));
+        world.run(TURN / 2);
+        assert_eq!(world.cost(0, 2), None);
+        world.run(TURN / 2);
+        if world.complete.is_some() {
+            return;
+        }
+    }
+    panic!("{} bytes came", world.received);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use whimbrel_gnrs::{KeyPair, Resolver, ResolverConfig, Server, ServerConfig, Sto
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::host::interfaces::QuotaUse;
 use whimbrel_mobilityfirst::host::{Host, HostConfig};
-use whimbrel_mobilityfirst::router::{Router, RouterConfig};
+use whimbrel_mobilityfirst::router::{LearnedWays, LinkMetric, Router, RouterConfig};
 use whimbrel_ndn_router::{NdnRouter, NdnRouterConfig};
 
 use crate::config::{
@@ -54,8 +54,18 @@ pub fn router_config(plan: &MobilityFirstPlan, start: &Start) -> RouterConfig {
 pub fn router(plan: &MobilityFirstPlan, start: Start) -> Router {
     let config = router_config(plan, &start);
     let mut router = Router::new(config, start.rng);
-    if plan.routing == RoutingName::Learned {
-        router.learn_ways(start.keys.clone(), plan.wait_for_usual);
+    let metric = match plan.routing {
+        RoutingName::Static => None,
+        RoutingName::Learned => Some(LinkMetric::Time),
+        RoutingName::FewestHops => Some(LinkMetric::Hops),
+    };
+    if let Some(metric) = metric {
+        router.learn_ways(LearnedWays {
+            keys: start.keys.clone(),
+            metric,
+            wait_for_usual: plan.wait_for_usual,
+            contacts: plan.contacts.clone(),
+        });
     }
     router.register_itself(start.keys);
     for (number, pacing) in pacings(&plan.links) {

@@ -26,7 +26,7 @@ const FORGIVEN_AFTER: Duration = Duration::from_secs(20);
 /// The time over which the share of time up is averaged.
 const MEMORY: Duration = Duration::from_secs(3600);
 /// A link that is down is announced as usual while its share of time up is above this.
-const LEAST_SHARE: f64 = 0.05;
+const LEAST_SHARE: f64 = 0.01;
 
 /// The expected time of a chunk of 64 KiB, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -18,25 +18,31 @@
 //! | `LinkGraph` | the links that both ends announce; shortest paths |
 //! | `Neighbour` | what one neighbour told and what it may hold of this router's distances |
 //! | `LinkCost` | the cost of one link: smoothed, with hysteresis; its flaps; its share of time up |
+//! | [`ContactPlan`] | known contacts, and the earliest way over them |
 //! | [`Routing`] | connects them |
 //!
-//! No decision reads a wall clock: leases and timers are durations, and sequence numbers order the
+//! No decision reads a wall clock, but for those about known contacts: leases and timers are durations, and sequence numbers order the
 //! announcements of a router.
 
 #![forbid(unsafe_code)]
 
 mod announcement;
+mod contacts;
 mod cost;
 mod database;
 mod graph;
+mod known_contacts;
 mod message;
 mod neighbour;
+mod next_hops;
 mod reader;
 mod routing;
 
 pub use announcement::{Announcement, Edition, Link, MAX_LINKS};
+pub use contacts::{ContactPlan, ContactPlanError, Earliest, MAX_PLAN};
 pub use cost::{Cost, LinkSample};
 pub use database::MAX_ROUTERS;
 pub use message::{Distances, Message, State};
+pub use next_hops::Way;
 pub use reader::MessageError;
-pub use routing::{Dropped, KnownRouter, Routing, RoutingCounters, Way, WayStatus};
+pub use routing::{Dropped, KnownRouter, LinkMetric, Routing, RoutingCounters, WayStatus};

@@ -41,6 +41,8 @@ pub(crate) struct Neighbour {
     applied: u32,
     /// Its distances, as the database of this router has them.
     pub(crate) computed: Reach,
+    /// Its usual distances, as the database has them; none while every known router is within reach.
+    pub(crate) usual: Reach,
     // What it has of this router's distances, and what is on its way.
     acknowledged: Arc<Reach>,
     sequence: u32,
@@ -63,6 +65,7 @@ impl Neighbour {
             told: Reach::new(),
             applied: 0,
             computed: Reach::new(),
+            usual: Reach::new(),
             acknowledged: Arc::default(),
             sequence: 0,
             sent: None,

@@ -5,18 +5,22 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use serde::Serialize;
-use whimbrel_core::{Deadline, Guid, KeyPair, Limit, Meter, Time};
+use whimbrel_core::{Deadline, Guid, KeyPair, Limit, Meter, Time, WallClock};
 
 use crate::announcement::{Announcement, Edition, Link, MAX_LINKS};
+use crate::contacts::ContactPlan;
 use crate::cost::{Cost, LinkSample};
 use crate::database::{AnnouncementVerdict, Database};
 use crate::graph::{LinkGraph, Metric, Reach};
+use crate::known_contacts::KnownContacts;
 use crate::message::Message;
 use crate::neighbour::Neighbour;
+use crate::next_hops::{LearnedNextHops, Way};
 
-/// How long an announcement counts without a newer one.
-const LEASE: Duration = Duration::from_secs(600);
-/// A third of it: two renewals may be lost.
+/// How long an announcement counts without a newer one: parts of a network that meet once in a while know of each
+/// other for so long.
+const LEASE: Duration = Duration::from_secs(3600);
+/// How often it is renewed, for routers that start.
 const RENEWAL: Duration = Duration::from_secs(200);
 /// How often periodic work is looked for. The driver measures the links as often.
 const TICK: Duration = Duration::from_millis(500);
@@ -45,14 +49,19 @@ const LIST_INTERVAL: Duration = Duration::from_millis(400);
 /// Why a message is dropped, as a counter's name.
 pub type Dropped = &'static str;
 
-/// A next hop towards a destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
-    /// The neighbour.
-    pub neighbour: Guid,
-    /// The cost of the whole way, as the announcements say.
-    pub cost: Cost,
+/// What the cost of a link is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LinkMetric {
+    /// The expected time of a chunk, as measured.
+    #[default]
+    Time,
+    /// The same for every link that is up, as in OLSR [RFC 3626]: ways have the fewest hops.
+    Hops,
 }
+
+/// A neighbour carries data towards a destination that is out of reach if its usual distance is below this many
+/// tenths of this router's: less would send data to and fro while the shares of time change.
+const CLOSER_TENTHS: u64 = 8;
 
 /// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -113,7 +122,9 @@ pub struct Routing {
     // This router's distances, as it tells them.
     distances: Arc<Reach>,
     usual: Reach,
-    ways: BTreeMap<Guid, Vec<Way>>,
+    next_hops: LearnedNextHops,
+    contacts: Option<KnownContacts>,
+    metric: LinkMetric,
     outgoing: VecDeque<(Guid, Message)>,
     tick_at: Time,
     compute_at: Option<Time>,
@@ -138,7 +149,9 @@ impl Routing {
             neighbours: BTreeMap::new(),
             distances: Arc::default(),
             usual: Reach::new(),
-            ways: BTreeMap::new(),
+            next_hops: LearnedNextHops::default(),
+            contacts: None,
+            metric: LinkMetric::default(),
             outgoing: VecDeque::new(),
             tick_at: now + TICK,
             compute_at: None,
@@ -149,6 +162,35 @@ impl Routing {
         };
         routing.originate(now);
         routing
+    }
+
+    /// The costs of links follow from this.
+    #[must_use]
+    pub fn with_metric(self, metric: LinkMetric) -> Routing {
+        Routing { metric, ..self }
+    }
+
+    /// Contacts are known beforehand. Data for which the next contact is better than the way of the moment
+    /// waits for that.
+    pub fn set_contacts(&mut self, now: Time, plan: ContactPlan, wall: WallClock) {
+        self.contacts = Some(KnownContacts::new(now, plan, wall));
+        self.review_contacts(now);
+    }
+
+    /// The wall clock by which known contacts start and end was set.
+    pub fn set_wall_clock(&mut self, now: Time, wall: WallClock) {
+        if let Some(known) = &mut self.contacts {
+            known.set_wall_clock(now, wall);
+            self.review_contacts(now);
+        }
+    }
+
+    /// Finds the ways over known contacts if one has started or ended.
+    fn review_contacts(&mut self, now: Time) {
+        let known = self.contacts.as_mut();
+        if known.is_some_and(|known| known.review(now, &self.own)) {
+            self.find_ways(now);
+        }
     }
 
     /// A neighbour is up; `is_new_run`: for the first time, or after it lost what it knew.
@@ -192,6 +234,9 @@ impl Routing {
 
     /// Takes a measurement of the link to a neighbour.
     pub fn note_link(&mut self, now: Time, name: &Guid, sample: &LinkSample) {
+        if self.metric == LinkMetric::Hops {
+            return;
+        }
         if let Some(neighbour) = self.neighbours.get_mut(name).filter(|it| it.up)
             && neighbour.link.note(now, sample)
         {
@@ -381,7 +426,15 @@ impl Routing {
                 false => Reach::new(),
             };
         }
-        self.usual = LinkGraph::of(&self.database, Metric::Usual).distances(&self.own);
+        let usual = LinkGraph::of(&self.database, Metric::Usual);
+        self.usual = usual.distances(&self.own);
+        let is_parted = self.usual.len() > self.distances.len();
+        for (name, neighbour) in &mut self.neighbours {
+            neighbour.usual = match is_parted && neighbour.counts() {
+                true => usual.distances(name),
+                false => Reach::new(),
+            };
+        }
         self.tell_distances(now);
     }
 
@@ -424,14 +477,51 @@ impl Routing {
                 ways.insert(*destination, feasible);
             }
         }
-        if ways != self.ways {
-            self.ways = ways;
+        let awaiting = self.contacts.as_ref().map(|it| it.awaiting(now, &ways));
+        let next_hops = LearnedNextHops {
+            carriers: self.find_carriers(now),
+            awaiting: awaiting.unwrap_or_default(),
+            ways,
+        };
+        if next_hops != self.next_hops {
+            self.next_hops = next_hops;
             self.has_changed = true;
         }
     }
 
+    /// Finds the neighbours that are closer to the destinations without a path now, by the usual costs: in a
+    /// network that is never whole, data moves in steps [GSTAR].
+    fn find_carriers(&self, now: Time) -> BTreeMap<Guid, Way> {
+        let is_away = |to: &Guid| !self.distances.contains_key(to);
+        let away = self.usual.iter().filter(|(to, _)| is_away(to));
+        let mut carriers: BTreeMap<Guid, Way> = BTreeMap::new();
+        let carrier = away.filter_map(|(destination, own)| {
+            let usable = self.neighbours.iter().filter(|(_, it)| it.is_usable(now));
+            let closer = usable.filter_map(|(name, neighbour)| {
+                let further = *neighbour.usual.get(destination)?;
+                let is_closer = u64::from(further.0) * 10 < u64::from(own.0) * CLOSER_TENTHS;
+                is_closer.then_some((further, *name))
+            });
+            let (cost, neighbour) = closer.min()?;
+            Some((*destination, Way { neighbour, cost }))
+        });
+        carriers.extend(carrier);
+        // What is known goes before what is usual.
+        let planned = self.contacts.iter().flat_map(|it| it.next_hops(now));
+        for (destination, next) in planned.filter(|(to, _)| is_away(to)) {
+            carriers.remove(destination);
+            let neighbour = next.and_then(|next| self.neighbours.get_key_value(&next));
+            if let Some((name, _)) = neighbour.filter(|(_, it)| it.is_usable(now)) {
+                let (neighbour, cost) = (*name, Cost::MAX_LINK);
+                carriers.insert(*destination, Way { neighbour, cost });
+            }
+        }
+        carriers
+    }
+
     /// Handles due deadlines.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.review_contacts(now);
         if self.tick_at <= now {
             self.tick_at = now + TICK;
             self.tick(now);
@@ -494,10 +584,12 @@ impl Routing {
 
     /// Returns when [`handle_timeout`](Routing::handle_timeout) is due.
     pub fn poll_timeout(&self) -> Deadline {
-        match self.compute_at {
-            Some(at) if at < self.tick_at => Deadline::new(at, "shortest paths"),
-            _ => Deadline::new(self.tick_at, "state of the routing"),
-        }
+        let contacts = self.contacts.as_ref().and_then(KnownContacts::due);
+        let contacts = contacts.map(|at| Deadline::new(at, "known contacts"));
+        let compute = (self.compute_at).map(|at| Deadline::new(at, "shortest paths"));
+        let tick = Deadline::new(self.tick_at, "state of the routing");
+        let others = contacts.into_iter().chain(compute);
+        others.fold(tick, |first, it| if it.at < first.at { it } else { first })
     }
 
     /// Returns true if next hops have changed since the last call.
@@ -507,7 +599,13 @@ impl Routing {
 
     /// Returns the next hops to a router, best first.
     pub fn ways(&self, to: &Guid) -> &[Way] {
-        self.ways.get(to).map_or(&[], Vec::as_slice)
+        self.next_hops.ways.get(to).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the neighbour that carries data towards a router which is out of reach, with its usual cost from
+    /// there: it is up, and usually closer.
+    pub fn carrier(&self, to: &Guid) -> Option<&Way> {
+        self.next_hops.carriers.get(to)
     }
 
     /// Returns the cost of the best way that is in use.
@@ -527,6 +625,11 @@ impl Routing {
     pub fn is_unusual(&self, to: &Guid, times: u32) -> bool {
         let now = self.cost(to).zip(self.usual_cost(to));
         now.is_some_and(|(now, usual)| now.0 > usual.0.saturating_mul(times))
+    }
+
+    /// Returns true if data for a router waits for a known contact, which is better than the way of the moment.
+    pub fn waits_for_contact(&self, to: &Guid) -> bool {
+        self.next_hops.awaiting.contains(to)
     }
 
     /// Returns true if this router is announced.

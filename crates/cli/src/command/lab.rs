@@ -166,13 +166,17 @@ fn torture(arguments: &Torture) -> Outcome {
             ));
         }
         out(&format!(
-            "{} schedules from seed {}: {} requests, {} completed, {} repeated, {} abandoned; {} broken\n",
+            "{} schedules from seed {}: {} requests, {} completed, {} repeated, {} abandoned; {} pushed, {} received, \
+             {} taken for refused; {} broken\n",
             done,
             arguments.seed,
             report.requests,
             report.completed,
             report.repeated,
             report.abandoned,
+            report.pushed,
+            report.received,
+            report.misreported,
             broken.len(),
         ));
     }

@@ -98,7 +98,7 @@ pub(crate) struct RouterRun {
     #[arg(long, value_name = "NAME")]
     default_route: Option<String>,
     /// How ways to other routers are found: static, or learned from neighbours that are named, at both
-    /// ends; overrides routing in [router]
+    /// ends (fewest-hops: without measuring links); overrides routing in [router]
     #[arg(long, value_name = "HOW")]
     routing: Option<RoutingName>,
     #[command(flatten)]

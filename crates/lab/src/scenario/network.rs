@@ -156,9 +156,13 @@ pub(super) fn network(document: &Document<'_>, seed: u64) -> Result<Network, Fau
         }
         all.keep(layers.lay(document, &KeyPath::from(["links", name])));
         let link = all.keep(layers.read(document, name, Some(edge.ends), &node, &names));
-        network.links.extend(link.map(|link| Link {
-            cost: link.cost.or(edge.cost),
-            ..link
+        network.links.extend(link.map(|mut link| {
+            for way in [&mut link.forward, &mut link.backward] {
+                way.outages.extend_from_slice(&edge.outages);
+                way.changes.extend_from_slice(&edge.changes);
+            }
+            link.cost = link.cost.or(edge.cost);
+            link
         }));
     }
     for name in written {

@@ -20,6 +20,7 @@ pub(super) const GIVEN: &[(&str, &[&str])] = &[
     (
         "router",
         &[
+            "contacts",
             "default_route",
             "key",
             "metrics",

@@ -1,8 +1,8 @@
 //! The studies that there are.
 
 use super::{
-    Backend, Study, belrp, disconnection, m2m, multicast, multihoming, name_service, ptp, tcpicn,
-    throughput, web,
+    Backend, Study, belrp, disconnection, gstar, m2m, multicast, multihoming, name_service, ptp,
+    tcpicn, throughput, web,
 };
 
 /// Papers by their titles, which readers of a page know; keys are for code.
@@ -37,7 +37,7 @@ macro_rules! multihoming {
 }
 
 /// All studies.
-pub const STUDIES: [Study; 25] = [
+pub const STUDIES: [Study; 26] = [
     Study {
         name: "mftp-fig8",
         title: "MFTP and TCP at three round-trip times, with and without 1 % loss on the last hop",
@@ -335,6 +335,19 @@ pub const STUDIES: [Study; 25] = [
         // They wait for most of their time.
         transfers_per_processor: 2,
         run: multihoming::handoff::run,
+    },
+    Study {
+        name: "gstar",
+        title: "Routers that learn their ways: a mesh, vehicles, a failed link, and contacts that come and go",
+        source: "Nelson et al., \"GSTAR: Generalized Storage-Aware Routing for MobilityFirst in the Future Mobile \
+                 Internet\" (MobiArch 2011), and Jain et al., \"STAR: STorage Aware Routing protocol for generalized \
+                 delay tolerant networks\" (WoWMoM 2011, arXiv:2105.07292)",
+        scenario: include_str!("../../../../studies/gstar/scenario.toml"),
+        paper: include_str!("../../../../studies/gstar/paper.toml"),
+        readme: include_str!("../../../../studies/gstar/README.md"),
+        backends: &[Backend::Sim],
+        transfers_per_processor: 1,
+        run: gstar::run,
     },
     Study {
         name: "gnrs-scale",

@@ -8,6 +8,7 @@ mod archive;
 mod belrp;
 mod disconnection;
 mod flent;
+mod gstar;
 mod jobs;
 mod list;
 mod m2m;
@@ -519,6 +520,21 @@ mod tests {
             let paper: Paper = toml::from_str(study.paper).unwrap();
             assert!(!paper.statement.is_empty(), "{}", study.name);
             let file = Path::new(study.name).join("scenario.toml");
+            if study.name == "gstar" {
+                // It has several scenarios.
+                let parameters = gstar::GstarParameters::parse(study.scenario);
+                let parameters = parameters.unwrap_or_else(|fault| panic!("{fault}"));
+                for (name, table) in parameters.scenarios() {
+                    let text = toml::to_string(table).unwrap();
+                    let overrides = Overrides {
+                        backend: Some(Backend::Sim),
+                        ..Overrides::default()
+                    };
+                    Scenario::parse(&file, &text, overrides)
+                        .unwrap_or_else(|faults| panic!("{name}: {faults}"));
+                }
+                continue;
+            }
             if study.name == "gnrs-scale" {
                 // It has no network of nodes and links.
                 name_service::NameServiceParameters::parse(study.scenario)

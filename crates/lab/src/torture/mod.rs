@@ -2,8 +2,8 @@
 //! ([`whimbrel_sim::testbed`]).
 //!
 //! The promises: what was acknowledged is delivered, once and intact; when the faults
-//! end, every transfer that is still wanted completes; then the memory of every node is as it was
-//! before. A [`Schedule`] is drawn from a seed and run on a network of hosts and routers, or
+//! end, every transfer that is still wanted completes; learned ways form no loop; then the memory of every
+//! node is as it was before. A [`Schedule`] is drawn from a seed and run on a network of hosts and routers, or
 //! on an NDN site, where nothing may be pending at a router in the end; a schedule that
 //! breaks a promise is shrunk to the acts that matter.
 
@@ -14,8 +14,10 @@ use whimbrel_sim::testbed::Fault;
 
 mod agenda;
 mod batch;
+mod features;
 mod library;
 mod ndn;
+mod pushes;
 mod schedule;
 mod transfers;
 mod verdict;
@@ -23,6 +25,7 @@ mod world;
 
 use agenda::{Again, Agenda};
 pub use batch::{Broken, run_batch};
+pub use features::Features;
 pub use schedule::{Act, Layout, Schedule};
 pub use verdict::{Breach, Report};
 use world::World;
@@ -51,6 +54,10 @@ trait Victim: Sized {
 
     /// Has a program stop or resume reading one of its downloads.
     fn stall(&mut self, host: usize, which: usize);
+
+    /// Has a host's program send a content to another host, which has not asked for it. Does nothing where
+    /// there is no such thing.
+    fn push(&mut self, push: pushes::PushAct, delegated: bool);
 
     fn strike(&mut self, fault: Fault);
 
@@ -93,6 +100,20 @@ trait Victim: Sized {
                 host: number,
                 which,
             } => self.stall(host(number), which.into()),
+            Act::Push {
+                host: number,
+                to,
+                content,
+                delegated,
+            } => {
+                let from = host(number);
+                let push = pushes::PushAct {
+                    from,
+                    to: (from + 1 + usize::from(to) % (hosts - 1).max(1)) % hosts,
+                    content: usize::from(content) % library::contents().len(),
+                };
+                self.push(push, delegated);
+            }
             Act::Fault(fault) => self.strike(fault),
         }
         self.run_until(self.now())

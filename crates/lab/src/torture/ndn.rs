@@ -269,6 +269,8 @@ impl Victim for Site {
 
     /// Applies a fault to a router, a producer or a link between routers: no connection within a
     /// machine loses anything, and a machine has one clock.
+    fn push(&mut self, _: super::pushes::PushAct, _: bool) {}
+
     fn strike(&mut self, fault: Fault) {
         let routers = self.plan.routers;
         let mortal = routers + library::contents().len();

@@ -6,6 +6,7 @@ use core::time::Duration;
 use whimbrel_core::SeededRng;
 use whimbrel_sim::testbed::{Fault, Step, draw_pause, shrink};
 
+use super::features::{Features, RouterSetup, add_acts};
 use super::ndn::Site;
 use super::{Breach, Report, Victim, World};
 
@@ -18,6 +19,8 @@ pub enum Layout {
     Chain,
     /// Routers in a ring that share a name server; every host is attached to two of them.
     Ring,
+    /// As a ring, with further links across it.
+    Mesh,
     /// NDN routers in a row, with programs at each.
     NdnChain,
     /// NDN routers in a ring, with programs at each and routes both ways round.
@@ -60,6 +63,17 @@ pub enum Act {
         /// Its place among those under way.
         which: u8,
     },
+    /// A host's program sends a content to a host that has not asked for it.
+    Push {
+        /// The host.
+        host: u8,
+        /// How far behind it the receiver is.
+        to: u8,
+        /// The content.
+        content: u8,
+        /// The access router is asked to keep copies.
+        delegated: bool,
+    },
     /// Something goes wrong with a node (hosts first, then routers, then the name server) or a link.
     Fault(Fault),
 }
@@ -75,6 +89,8 @@ pub struct Schedule {
     pub routers: usize,
     /// Hosts.
     pub hosts: usize,
+    /// What routers do beyond their defaults.
+    pub features: Features,
     /// The acts, in order.
     pub steps: Vec<Step<Act>>,
 }
@@ -103,7 +119,7 @@ impl Schedule {
             Layout::Site => 1,
             Layout::Chain => 2 + rng.below(3) as usize,
             Layout::NdnChain => 1 + rng.below(4) as usize,
-            Layout::Ring | Layout::NdnRing => 3 + rng.below(3) as usize,
+            Layout::Ring | Layout::Mesh | Layout::NdnRing => 3 + rng.below(3) as usize,
         };
         let hosts = 2 + rng.below(4) as usize;
         let mut steps = (0..1 + rng.below(MAX_STEPS))
@@ -116,11 +132,20 @@ impl Schedule {
         if rng.chance(NIGHTS) {
             add_night(&mut rng, &mut steps);
         }
-        Schedule {
-            seed,
+        let setup = RouterSetup::draw(
+            &mut SeededRng::stream(seed, "torture features"),
             layout,
             routers,
+        );
+        if !layout.is_ndn() {
+            add_acts(&mut SeededRng::stream(seed, "torture acts"), &mut steps);
+        }
+        Schedule {
+            seed,
+            layout: setup.layout,
+            routers: setup.routers,
             hosts,
+            features: setup.features,
             steps,
         }
     }
@@ -214,8 +239,8 @@ impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "seed {}: {:?}, {} routers, {} hosts",
-            self.seed, self.layout, self.routers, self.hosts
+            "seed {}: {:?}, {} routers, {} hosts, {}",
+            self.seed, self.layout, self.routers, self.hosts, self.features
         )?;
         let mut at = Duration::ZERO;
         for step in &self.steps {

@@ -1,15 +1,15 @@
 //! The programs of a world's hosts, and the model of their events.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use whimbrel_content::RangeSet;
-use whimbrel_core::Time;
-use whimbrel_mobilityfirst::local::TransferOptions;
+use whimbrel_core::{Guid, Time};
 use whimbrel_mobilityfirst::local::{
-    Get, LocalChunk, LocalEvent, LocalRequest, Publish, ReadChunk,
+    AcceptOffer, ContentOffer, Get, LocalChunk, LocalEvent, LocalRequest, OfferId, OfferVerdict,
+    Publish, ReadChunk, SendContent, SendState, TransferOptions,
 };
-use whimbrel_mobilityfirst::wire::ContentKind;
+use whimbrel_mobilityfirst::wire::{ContentKind, OfferUse};
 
 use super::{Breach, library};
 
@@ -17,6 +17,8 @@ use super::{Breach, library};
 const CREDIT: u16 = 4;
 /// The smallest chunk, so that small contents have several.
 const CHUNK_LOG2: u8 = 16;
+/// The first number of requests for offered contents, above those of the world.
+const OFFERED: u32 = 1 << 30;
 
 /// The parts of a content that were handed over.
 #[derive(Debug, Default)]
@@ -55,11 +57,14 @@ pub(super) struct Download {
     stalled: bool,
     // Chunks that its program has not used yet.
     unused: usize,
+    // The offer of a content that its program has not asked for.
+    offer: Option<OfferId>,
 }
 
 impl Download {
     fn new(content: usize, repeated: u64) -> Download {
         Download {
+            offer: None,
             content,
             repeated,
             parts: Parts::default(),
@@ -76,6 +81,14 @@ pub(super) enum Consequence {
     Request(LocalRequest),
     /// A request has completed.
     Completed,
+    /// A content that was offered by this host is here whole. Pass the request to the host.
+    Received {
+        from: Guid,
+        content: usize,
+        request: LocalRequest,
+    },
+    /// A sent content has reached this state.
+    Sent { request: u32, state: SendState },
     /// A request was refused; repeat it later.
     AskAgain { content: usize, repeated: u64 },
 }
@@ -89,6 +102,9 @@ pub(super) struct Program {
     // Requests that it makes when it is no longer paused.
     held: Vec<LocalRequest>,
     pub(super) downloads: BTreeMap<u32, Download>,
+    // Offers whose contents are here, as its disk knows.
+    received: BTreeSet<OfferId>,
+    offers: u32,
 }
 
 impl Program {
@@ -99,30 +115,69 @@ impl Program {
             paused: false,
             held: Vec::new(),
             downloads: BTreeMap::new(),
+            received: BTreeSet::new(),
+            offers: 0,
+        }
+    }
+
+    /// Returns it as it starts again after a crash, with what its disk has.
+    pub(super) fn again(&self) -> Program {
+        Program {
+            received: self.received.clone(),
+            offers: self.offers,
+            ..Program::new(self.host, self.hosts)
         }
     }
 
     /// Returns its requests when its host starts.
     pub(super) fn greetings(&self) -> Vec<LocalRequest> {
         let mine = library::contents().iter().enumerate();
-        mine.filter(|(number, _)| number % self.hosts == self.host)
-            .map(|(_, content)| {
-                let publish = Publish {
-                    content: content.name(),
-                    content_len: content.len(),
-                    kind: ContentKind::File,
-                    file_name: String::from("content"),
-                };
-                LocalRequest::Publish(publish, TransferOptions::default())
-            })
+        let mine = mine.filter(|(number, _)| number % self.hosts == self.host);
+        let publish = mine.map(|(number, _)| {
+            LocalRequest::Publish(described(number), TransferOptions::default())
+        });
+        core::iter::once(LocalRequest::TakeOffers)
+            .chain(publish)
             .collect()
+    }
+
+    /// Sends a content to a host that has not asked for it.
+    pub(super) fn send(
+        &self,
+        request: u32,
+        content: usize,
+        destination: Guid,
+        delegated: bool,
+    ) -> Vec<LocalRequest> {
+        let send = LocalRequest::Send(SendContent {
+            request,
+            destination,
+            options: TransferOptions {
+                chunk_log2: CHUNK_LOG2,
+                ..TransferOptions::default()
+            },
+            proposed: OfferUse::File,
+            content: described(content),
+        });
+        let delegate = LocalRequest::Delegate {
+            content: library::contents()[content].name(),
+            is_on: true,
+        };
+        match delegated {
+            true => vec![delegate, send],
+            false => vec![send],
+        }
     }
 
     /// Requests a content under a fresh number.
     pub(super) fn get(&mut self, request: u32, content: usize, repeated: u64) -> LocalRequest {
         self.downloads
             .insert(request, Download::new(content, repeated));
-        LocalRequest::Get(Get {
+        LocalRequest::Get(self.request(request, content))
+    }
+
+    fn request(&self, request: u32, content: usize) -> Get {
+        Get {
             request,
             content: library::contents()[content].name(),
             options: TransferOptions {
@@ -132,13 +187,44 @@ impl Program {
             in_order: request.is_multiple_of(2),
             credit: CREDIT,
             resume: Bytes::new(),
-        })
+        }
+    }
+
+    /// Returns true if it fetches a content.
+    pub(super) fn fetches(&self, content: usize) -> bool {
+        self.downloads.values().any(|it| it.content == content)
     }
 
     /// Cancels the oldest request.
     pub(super) fn cancel(&mut self) -> Option<LocalRequest> {
-        let (request, _) = self.downloads.pop_first()?;
+        let mut own = self.downloads.iter().filter(|(_, it)| it.offer.is_none());
+        let request = own.next().map(|(request, _)| *request)?;
+        self.downloads.remove(&request);
         Some(LocalRequest::Cancel { request })
+    }
+
+    /// Takes every offer, once.
+    fn take(&mut self, offer: &ContentOffer) -> Option<LocalRequest> {
+        let name = offer.content.content;
+        if self.received.contains(&offer.id) {
+            return Some(settled(offer.id, name));
+        }
+        let is_taken = |it: &Download| it.offer == Some(offer.id);
+        if self.downloads.values().any(is_taken) {
+            return None;
+        }
+        let content = library::contents()
+            .iter()
+            .position(|it| it.name() == name)?;
+        let request = OFFERED + self.offers;
+        self.offers += 1;
+        let download = Download {
+            offer: Some(offer.id),
+            ..Download::new(content, 0)
+        };
+        self.downloads.insert(request, download);
+        let get = self.request(request, content);
+        Some(LocalRequest::Accept(AcceptOffer { id: offer.id, get }))
     }
 
     /// Stops answering its host, or resumes and returns all that it owes.
@@ -179,7 +265,9 @@ impl Program {
 
     /// Returns true if it has downloads; stalled ones do not count if `only_fast`.
     pub(super) fn is_busy(&self, only_fast: bool) -> bool {
-        self.downloads.values().any(|it| !(only_fast && it.stalled))
+        // An offer may have lost its sender.
+        let mut asked = self.downloads.values().filter(|it| it.offer.is_none());
+        asked.any(|it| !(only_fast && it.stalled))
     }
 
     /// Handles an event of its host.
@@ -217,19 +305,28 @@ impl Program {
                 let Some(download) = self.downloads.remove(&request) else {
                     return Ok(None);
                 };
+                if download.offer.is_some() {
+                    // Its sender offers it again.
+                    return Ok(None);
+                }
                 Ok(Some(Consequence::AskAgain {
                     content: download.content,
                     repeated: download.repeated + 1,
                 }))
+            }
+            LocalEvent::Offered(offer) => {
+                let answer = self.take(&offer);
+                Ok(answer.and_then(|it| self.say(it)).map(Consequence::Request))
+            }
+            LocalEvent::Sending { request, state, .. } => {
+                Ok(Some(Consequence::Sent { request, state }))
             }
             LocalEvent::State { .. }
             | LocalEvent::Published { .. }
             | LocalEvent::Pong { .. }
             | LocalEvent::Message { .. }
             | LocalEvent::Status { .. }
-            | LocalEvent::Names { .. }
-            | LocalEvent::Sending { .. }
-            | LocalEvent::Offered(_) => Ok(None),
+            | LocalEvent::Names { .. } => Ok(None),
         }
     }
 
@@ -273,13 +370,21 @@ impl Program {
                 len,
             });
         }
-        Ok(Some(Consequence::Completed))
+        let Some(offer) = download.offer else {
+            return Ok(Some(Consequence::Completed));
+        };
+        self.received.insert(offer);
+        Ok(Some(Consequence::Received {
+            from: offer.sender,
+            content,
+            request: settled(offer, library::contents()[content].name()),
+        }))
     }
 
     /// Returns the breach that a download still under way means.
     pub(super) fn stuck(&self, ended: Time, now: Time) -> Option<Breach> {
         let mut downloads = self.downloads.values();
-        let download = downloads.find(|it| !it.stalled)?;
+        let download = downloads.find(|it| !it.stalled && it.offer.is_none())?;
         Some(Breach::Stuck {
             host: self.host,
             content: download.content,
@@ -288,6 +393,26 @@ impl Program {
             waited_s: now.since(ended).as_secs(),
             repeated: download.repeated,
         })
+    }
+}
+
+/// Returns a content of the library as programs describe it.
+fn described(content: usize) -> Publish {
+    let content = &library::contents()[content];
+    Publish {
+        content: content.name(),
+        content_len: content.len(),
+        kind: ContentKind::File,
+        file_name: String::from("content"),
+    }
+}
+
+/// Returns the request by which a program says that it has what was offered.
+fn settled(id: OfferId, content: Guid) -> LocalRequest {
+    LocalRequest::Settle {
+        id,
+        content,
+        verdict: OfferVerdict::Received,
     }
 }
 

@@ -13,6 +13,12 @@ pub struct Report {
     pub repeated: u64,
     /// Requests that ended with their host's crash or were cancelled by their program.
     pub abandoned: u64,
+    /// Contents sent without a request.
+    pub pushed: u64,
+    /// Those of them that arrived whole.
+    pub received: u64,
+    /// Those that their senders took for refused.
+    pub misreported: u64,
     /// Events of the simulation.
     pub events: u64,
     /// Longest time from the end of the faults to the end of a transfer, in seconds.
@@ -26,6 +32,9 @@ impl Report {
         self.completed += other.completed;
         self.repeated += other.repeated;
         self.abandoned += other.abandoned;
+        self.pushed += other.pushed;
+        self.received += other.received;
+        self.misreported += other.misreported;
         self.events += other.events;
         self.slowest_s = self.slowest_s.max(other.slowest_s);
     }
@@ -80,6 +89,45 @@ pub enum Breach {
         waited_s: u64,
         /// Times that the request was refused and repeated.
         repeated: u64,
+    },
+    /// A content that was sent without a request is where it must not be.
+    #[error("content {content} of host {from} for host {to} {what}")]
+    Push {
+        /// The sender.
+        from: usize,
+        /// The receiver.
+        to: usize,
+        /// The content.
+        content: usize,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// A content that was sent without a request did not arrive although the faults had ended.
+    #[error(
+        "content {content} of host {from} has not arrived at host {to} {waited_s} s after the last fault \
+         (acknowledged: {acknowledged}, its sender is there: {sender})"
+    )]
+    Undelivered {
+        /// The sender.
+        from: usize,
+        /// The receiver.
+        to: usize,
+        /// The content.
+        content: usize,
+        /// The network had said that it has it.
+        acknowledged: bool,
+        /// The sender has not crashed since.
+        sender: bool,
+        /// Seconds since the end of the faults.
+        waited_s: u64,
+    },
+    /// Chunks went around until their hops were used up.
+    #[error("{node} dropped {chunks} chunks that had passed too many routers")]
+    Loop {
+        /// The node's name.
+        node: String,
+        /// The chunks.
+        chunks: u64,
     },
     /// An idle node holds memory for chunks.
     #[error("{node} still holds {bytes} bytes of chunks when idle: {detail}")]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use whimbrel_core::units::{ByteSize, Span};
-use whimbrel_core::{Peer, PortOrigin, Time};
+use whimbrel_core::{Guid, Peer, PortOrigin, Time};
 use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig, StoreLimits as RecordLimits};
 use whimbrel_mobilityfirst::host::{HostEvent, LinkPolicy};
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
@@ -13,15 +13,16 @@ use whimbrel_mobilityfirst::router::{NextHop, Route};
 use whimbrel_node::compose::{self, Start};
 use whimbrel_node::config::{
     GNRS_PORT, HopSection, HostPlan, HostSection, LinkSection, MobilityFirstPlan, RouterSection,
-    StorageSection,
+    RoutingName, StorageSection,
 };
 use whimbrel_node::{Node, NodeEvent};
 use whimbrel_sim::link::{LinkSpec, QueueLimit};
 use whimbrel_sim::testbed::{Fault, Happening, Life, Net, TOLERATED};
 use whimbrel_sim::{DuplexLink, SimulatedDisk};
 
+use super::pushes::{PushAct, PushLedger};
 use super::transfers::{Consequence, Program};
-use super::{Again, Agenda, Breach, Layout, Report, Schedule, Victim};
+use super::{Again, Agenda, Breach, Features, Layout, Report, Schedule, Victim};
 use crate::simulated::ORIGIN_UNIX_MS;
 
 type Machine = Node<MemoryStore>;
@@ -44,6 +45,8 @@ const IDLE: Duration = Duration::from_secs(300);
 /// Number of checks of memory when idle, and the time between two of them.
 const IDLE_LOOKS: u32 = 20;
 const IDLE_PAUSE: Duration = Duration::from_millis(130);
+/// The counter of chunks that have passed too many routers.
+const HOP_LIMIT: &str = "hop-limit";
 /// Pause before a refused request is repeated.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
@@ -53,6 +56,7 @@ pub(super) struct World {
     net: Net<Machine>,
     plan: Plan,
     programs: Vec<Program>,
+    pushes: PushLedger,
     agenda: Agenda,
     next_request: u32,
     report: Report,
@@ -68,7 +72,13 @@ struct Plan {
     layout: Layout,
     hosts: usize,
     routers: usize,
+    features: Features,
 }
+
+/// How long data waits for the usual way.
+const WAITS: Duration = Duration::from_secs(20);
+/// Memory for copies of what passes.
+const CACHE: u64 = 1 << 20;
 
 impl Plan {
     fn nodes(&self) -> usize {
@@ -83,6 +93,11 @@ impl Plan {
         } else {
             String::from("name server")
         }
+    }
+
+    /// Returns true if the routers are in a circle, and hosts are attached to two of them.
+    fn is_round(&self) -> bool {
+        matches!(self.layout, Layout::Ring | Layout::Mesh)
     }
 
     fn keys(node: usize) -> KeyPair {
@@ -132,7 +147,17 @@ impl Plan {
             total: ByteSize(4 << 20),
             per_flow: ByteSize(1 << 20),
             lifetime: Span(LIFETIME),
+            cache: ByteSize(if self.features.cache { CACHE } else { 0 }),
             ..StorageSection::default()
+        };
+        let section = RouterSection {
+            routing: match self.features.learned {
+                true => RoutingName::Learned,
+                false => RoutingName::Static,
+            },
+            neighbours: self.neighbours(node),
+            wait_for_usual: self.features.waits.then_some(Span(WAITS)),
+            ..RouterSection::default()
         };
         let links = vec![LinkSection::new("neighbour"); NAME_SERVER_LINK as usize];
         let name_servers = match self.layout {
@@ -142,13 +167,33 @@ impl Plan {
         let router = MobilityFirstPlan {
             routes: self.routes(node - self.hosts),
             name_servers,
-            ..MobilityFirstPlan::new(hop, &storage, &RouterSection::default(), links)
+            ..MobilityFirstPlan::new(hop, &storage, &section, links)
         };
         Node::Router(Box::new(compose::router(&router, started)))
     }
 
+    /// Returns the names of the routers next to one, if it learns its ways.
+    fn neighbours(&self, node: usize) -> Vec<Guid> {
+        let routers = self.hosts..self.hosts + self.routers;
+        let is_between = |a: &usize, b: &usize| routers.contains(a) && routers.contains(b);
+        let between = self
+            .links()
+            .into_iter()
+            .filter(|(a, b, _)| is_between(a, b));
+        let others = between.filter_map(|(a, b, _)| match node {
+            _ if a == node => Some(b),
+            _ if b == node => Some(a),
+            _ => None,
+        });
+        let others = others.filter(|_| self.features.learned);
+        others.map(|other| Self::keys(other).guid()).collect()
+    }
+
     /// Returns static routes of a router: along the chain, or the shorter way round the ring.
     fn routes(&self, router: usize) -> Vec<Route> {
+        if self.features.learned {
+            return Vec::new();
+        }
         let count = self.routers;
         let guid = |router: usize| Self::keys(self.hosts + router).guid();
         (0..count)
@@ -156,7 +201,7 @@ impl Plan {
             .map(|other| {
                 let up = (other + count - router) % count;
                 let forward = match self.layout {
-                    Layout::Ring => up <= count - up,
+                    Layout::Ring | Layout::Mesh => up <= count - up,
                     _ => other > router,
                 };
                 let next = (router + if forward { 1 } else { count - 1 }) % count;
@@ -177,16 +222,21 @@ impl Plan {
                 link.clone().with_origins(own, listener)
             };
             links.push((host, router(host), uplink(0)));
-            if self.layout == Layout::Ring {
+            if self.is_round() {
                 links.push((host, router(host + 1), uplink(1)));
             }
         }
-        let between = match self.layout {
-            Layout::Ring => self.routers,
-            _ => self.routers - 1,
+        let between = match self.is_round() {
+            true => self.routers,
+            false => self.routers - 1,
         };
         for number in 0..between {
             links.push((router(number), router(number + 1), link.clone()));
+        }
+        if self.layout == Layout::Mesh {
+            for number in (0..self.routers - 2).step_by(2) {
+                links.push((router(number), router(number + 2), link.clone()));
+            }
         }
         if self.layout != Layout::Site {
             let server = self.hosts + self.routers;
@@ -238,7 +288,7 @@ impl Victim for World {
     }
 
     fn ask(&mut self, host: usize, content: usize, repeated: u64) {
-        if !self.net.is_running(host) {
+        if !self.net.is_running(host) || self.pushes.has(host, content) {
             return;
         }
         self.next_request += 1;
@@ -264,7 +314,24 @@ impl Victim for World {
         self.say(host, said);
     }
 
+    fn push(&mut self, push: PushAct, delegated: bool) {
+        let PushAct { from, to, content } = push;
+        if !self.net.is_running(from) || self.programs[to].fetches(content) {
+            return;
+        }
+        self.next_request += 1;
+        let request = self.next_request;
+        if self.pushes.begin(self.net.now(), push, request) {
+            let to = Plan::keys(to).guid();
+            let said = self.programs[from].send(request, content, to, delegated);
+            self.say(from, said);
+        }
+    }
+
     fn strike(&mut self, fault: Fault) {
+        if matches!(fault, Fault::Clock { .. } | Fault::SetTime { .. }) {
+            self.pushes.note_clock(self.net.now());
+        }
         self.net.strike(&fault);
     }
 
@@ -281,6 +348,9 @@ impl Victim for World {
             self.say(host, said);
         }
         self.await_downloads(false)?;
+        self.report.pushed += self.pushes.len() as u64;
+        self.report.received += self.pushes.received() as u64;
+        self.report.misreported += self.pushes.misreported();
         self.run_for(IDLE)?;
         self.check_idle()?;
         self.report.events = self.net.sim().stats().events;
@@ -295,12 +365,13 @@ impl World {
             layout: schedule.layout,
             hosts: schedule.hosts,
             routers: schedule.routers,
+            features: schedule.features,
         };
         let mut net = Net::new(schedule.seed);
         for node in 0..plan.nodes() {
-            // Every other router stores on a disk, which outlives its crashes.
-            let router = node.checked_sub(plan.hosts);
-            let is_stored = router.is_some_and(|it| it < plan.routers && it % 2 == 0);
+            // Every other router stores on a disk, or every one, which outlives its crashes.
+            let has = |it: usize| it < plan.routers && (it % 2 == 0 || plan.features.disks);
+            let is_stored = node.checked_sub(plan.hosts).is_some_and(has);
             let disk = is_stored.then(|| SimulatedDisk::new(DISK));
             net.add(&plan.name(node), move |life, _| {
                 let mut machine = plan.build(life);
@@ -327,6 +398,7 @@ impl World {
             net,
             plan,
             programs: (0..hosts).map(|host| Program::new(host, hosts)).collect(),
+            pushes: PushLedger::default(),
             agenda: Agenda::default(),
             next_request: 0,
             report: Report::default(),
@@ -357,6 +429,22 @@ impl World {
         match self.programs[host].handle(event)? {
             Some(Consequence::Request(request)) => self.request(host, request),
             Some(Consequence::Completed) => self.report.completed += 1,
+            Some(Consequence::Received {
+                from,
+                content,
+                request,
+            }) => {
+                let mut hosts = 0..self.plan.hosts;
+                let from = hosts.find(|it| Plan::keys(*it).guid() == from);
+                let to = host;
+                if let Some(from) = from {
+                    self.pushes.note_received(PushAct { from, to, content })?;
+                }
+                self.request(host, request);
+            }
+            Some(Consequence::Sent { request, state }) => {
+                self.pushes.note_state(host, request, state)?;
+            }
             Some(Consequence::AskAgain { content, repeated }) => {
                 self.report.repeated += 1;
                 let again = Again {
@@ -379,9 +467,10 @@ impl World {
 
     /// Removes a host's program together with it.
     fn lose_program(&mut self, node: usize) {
+        self.pushes.note_crash(self.net.now(), node);
         if let Some(program) = self.programs.get_mut(node) {
             self.report.abandoned += program.downloads.len() as u64;
-            *program = Program::new(node, self.plan.hosts);
+            *program = program.again();
         }
     }
 
@@ -391,10 +480,11 @@ impl World {
         loop {
             let busy = self.programs.iter().any(|it| it.is_busy(only_fast));
             let again = self.agenda.first();
-            if !busy && again.is_none() {
+            let now = self.net.now();
+            let pushed = self.pushes.stuck(ended, now).filter(|_| !only_fast);
+            if !busy && again.is_none() && pushed.is_none() {
                 return Ok(());
             }
-            let now = self.net.now();
             let waited = now.since(ended);
             if waited >= PATIENCE {
                 let stuck = self.programs.iter().find_map(|it| it.stuck(ended, now));
@@ -414,7 +504,7 @@ impl World {
                         });
                     }
                 }
-                return stuck.or(again).map_or(Ok(()), Err);
+                return stuck.or(again).or(pushed).map_or(Ok(()), Err);
             }
             self.run_for(Duration::from_secs(1))?;
             let waited = self.net.now().since(ended).as_secs_f64();
@@ -439,24 +529,42 @@ impl World {
     fn check_nodes(&mut self) -> Result<(), Breach> {
         (0..self.plan.hosts + self.plan.routers).try_for_each(|node| {
             let name = self.plan.name(node);
-            self.net
-                .with(node, |machine, now| check_node(&name, machine, now))
+            let features = self.plan.features;
+            self.net.with(node, |machine, now| {
+                check_node(&name, features, machine, now)
+            })
         })
     }
 }
 
-fn check_node(name: &str, machine: &mut Machine, now: Time) -> Result<(), Breach> {
+fn check_node(
+    name: &str,
+    features: Features,
+    machine: &mut Machine,
+    now: Time,
+) -> Result<(), Breach> {
     let node = name.to_owned();
     let times = if let Some(router) = machine.router() {
         let memory = router.memory();
-        if memory.total() > 0 {
+        // A cache remains.
+        let cached = if features.cache {
+            memory.copied_bytes
+        } else {
+            0
+        };
+        if memory.total() > cached {
             return Err(Breach::Memory {
                 node,
                 bytes: memory.total(),
                 detail: format!("{memory:?}"),
             });
         }
-        router.status(now).counters.left_over
+        let counters = router.status(now).counters;
+        let chunks = counters.drops.get(HOP_LIMIT).copied().unwrap_or(0);
+        if features.learned && chunks > 0 {
+            return Err(Breach::Loop { node, chunks });
+        }
+        counters.left_over
     } else if let Some(host) = machine.host() {
         host.status(now).counters.left_over
     } else {

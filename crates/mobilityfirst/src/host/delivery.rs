@@ -246,6 +246,11 @@ impl Host {
         self.release(&accept.id.sender);
         self.carry_out();
         for kept in self.inbox.take(&id, &content) {
+            // An empty content is complete without a chunk. Its program will say so: the sender is not told
+            // to stop before.
+            if !self.downloads.has_asked(&content, Some(id.number)) {
+                break;
+            }
             let is_ready = |app| self.programs.is_ready(app);
             self.downloads.handle_data(
                 now,

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use whimbrel_core::{Guid, PortId, Time};
 use whimbrel_gnrs::Record;
 
+use super::store::StoreId;
 use super::{RouterCounters, Timer};
 use crate::chunk::{Chunk, Flow};
 use crate::links::{Carried, ChunkToSend, Grant};
@@ -38,6 +39,8 @@ pub(super) enum Action {
     StopIfNoneWaits(Guid),
     /// Withdraw a chunk from the hop that carries it.
     Withdraw(Carried),
+    /// Write a stored chunk to the disk.
+    Write(StoreId),
     /// Watch a name at the name service.
     Watch(Guid),
     /// Stop watching a name.

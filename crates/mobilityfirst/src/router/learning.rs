@@ -3,8 +3,8 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use whimbrel_core::{Guid, KeyPair, PortId, Time};
-use whimbrel_routing::{Cost, LinkSample, Message, Routing, Way};
+use whimbrel_core::{Guid, KeyPair, PortId, Time, WallClock};
+use whimbrel_routing::{ContactPlan, Cost, LinkMetric, LinkSample, Message, Routing, Way};
 
 use super::Timer;
 use super::effects::{Action, Effects};
@@ -17,6 +17,19 @@ const MAX_SHOWN: usize = 256;
 /// A way is much worse than the usual one if it costs more than this many times as much.
 const MUCH_WORSE: u32 = 8;
 
+/// How a router learns its ways.
+#[derive(Debug)]
+pub struct LearnedWays {
+    /// Its own keys, which sign what it says of its links.
+    pub keys: KeyPair,
+    /// What the cost of a link is.
+    pub metric: LinkMetric,
+    /// How long data waits at most while a way is much worse than the usual one.
+    pub wait_for_usual: Duration,
+    /// Contacts that are known beforehand.
+    pub contacts: Option<ContactPlan>,
+}
+
 /// The ways that a router learns from others, if it does.
 #[derive(Debug, Default)]
 pub(super) struct Learning {
@@ -28,18 +41,33 @@ pub(super) struct Learning {
 }
 
 impl Learning {
-    /// Learns ways from now on. `keys` are the router's own, which sign what it announces.
-    pub(super) fn begin(&mut self, keys: KeyPair, wait_for_usual: Duration, effects: &mut Effects) {
-        let routing = Routing::new(Time::ZERO, keys);
+    /// Learns ways from now on. Contacts start and end by this wall clock.
+    pub(super) fn begin(&mut self, terms: LearnedWays, wall: WallClock, effects: &mut Effects) {
+        let mut routing = Routing::new(Time::ZERO, terms.keys).with_metric(terms.metric);
+        if let Some(contacts) = terms.contacts {
+            routing.set_contacts(Time::ZERO, contacts, wall);
+        }
         effects.push(Action::Set(Timer::Routing, routing.poll_timeout().at));
-        self.wait_for_usual = wait_for_usual;
+        self.wait_for_usual = terms.wait_for_usual;
         self.routing = Some(routing);
+    }
+
+    /// The wall clock was set.
+    pub(super) fn set_wall_clock(&mut self, now: Time, wall: WallClock) {
+        if let Some(routing) = &mut self.routing {
+            routing.set_wall_clock(now, wall);
+        }
     }
 
     /// Returns the ways to a router, best first; none if there are no learned ones.
     pub(super) fn ways(&self, router: &Guid) -> &[Way] {
         let routing = self.routing.as_ref();
         routing.map_or(&[][..], |it| it.ways(router))
+    }
+
+    /// Returns the neighbour that carries data towards a router that is out of reach.
+    pub(super) fn carrier(&self, router: &Guid) -> Option<&Way> {
+        self.routing.as_ref()?.carrier(router)
     }
 
     /// Returns the cost of the way to a router, as far as it is learned.
@@ -52,12 +80,13 @@ impl Learning {
         self.routing.as_ref().is_some_and(|it| it.knows(name))
     }
 
-    /// Returns true if data for this address, stored for `stored` already, waits for the usual way: that
-    /// of the moment is much worse (store or forward, [GSTAR]).
+    /// Returns true if data for this address, stored for `stored` already, waits: the way of the moment is much
+    /// worse than the usual one (store or forward, [GSTAR]), or than the next known contact.
     pub(super) fn waits_for_usual(&self, address: &Guid, stored: Duration) -> bool {
-        let routing = self.routing.as_ref();
-        let routing = routing.filter(|_| stored < self.wait_for_usual);
-        routing.is_some_and(|it| it.is_unusual(address, MUCH_WORSE))
+        let may_wait = stored < self.wait_for_usual;
+        self.routing.as_ref().is_some_and(|it| {
+            (may_wait && it.is_unusual(address, MUCH_WORSE)) || it.waits_for_contact(address)
+        })
     }
 
     pub(super) fn status(&self, now: Time) -> Option<RoutingStatus> {

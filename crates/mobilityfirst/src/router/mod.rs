@@ -104,6 +104,7 @@ use cache::ContentCache;
 pub use config::{NextHop, ProxyPolicy, Route, RouterConfig};
 use effects::{Action, Effects};
 use holders::Holders;
+pub use learning::LearnedWays;
 use names::{Names, PART_INTERVAL};
 use own_record::OwnRecord;
 use proxy::Proxy;
@@ -115,6 +116,7 @@ pub use status::{
     RouterCounters, RouterMemory, RouterStatus, RoutingStatus, StorageDisk, WaitReason,
     WaitingStatus,
 };
+pub use whimbrel_routing::{ContactPlan, LinkMetric, MAX_PLAN};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
@@ -248,16 +250,17 @@ impl Router {
 
     /// Stores chunks on this disk, too, and takes up what is on it. Called before the router has ports.
     pub fn set_disk(&mut self, now: Time, disk: Box<dyn Disk>) {
-        self.proxy.attach_disk(now, disk, &mut self.effects);
+        for record in self.proxy.attach_disk(now, disk, &mut self.effects) {
+            self.sources.restore_record(record);
+        }
         self.carry_out(now);
     }
 
-    /// The router learns its ways from the routers that it believes, and announces its links with these
-    /// keys, which are its own. Configured routes win. While a way is much worse than the usual one, data
-    /// waits for that, for `wait_for_usual` at most.
-    pub fn learn_ways(&mut self, keys: KeyPair, wait_for_usual: Duration) {
+    /// The router learns its ways from the routers that it believes, and announces its links. Configured
+    /// routes win.
+    pub fn learn_ways(&mut self, terms: LearnedWays) {
         let learning = &mut self.binding.routes.learning;
-        learning.begin(keys, wait_for_usual, &mut self.effects);
+        learning.begin(terms, self.config.wall, &mut self.effects);
         self.carry_out(Time::ZERO);
     }
 
@@ -283,6 +286,7 @@ impl Router {
         self.config.wall = wall;
         self.binding.names.set_wall_clock(wall);
         self.proxy.set_wall_clock(wall);
+        self.binding.routes.learning.set_wall_clock(now, wall);
         let attachments = &mut self.binding.attachments;
         attachments.set_wall_clock(now, wall, &mut self.effects);
         self.drain(now);
@@ -366,6 +370,7 @@ impl Router {
                 Action::Withdraw(carried) => {
                     self.links.withdraw(now, carried);
                 }
+                Action::Write(id) => self.proxy.write(now, id, &self.sources, &mut self.effects),
                 Action::Watch(name) => self.binding.names.watch(now, name),
                 Action::Unwatch(name) => self.binding.names.unwatch(now, name),
                 Action::Set(timer, at) => self.timers.set(timer, at),

@@ -2,15 +2,17 @@
 
 use core::time::Duration;
 
-use whimbrel_core::{DiskKey, Guid};
+use bytes::Bytes;
+use whimbrel_core::{DiskKey, Guid, Source};
+use whimbrel_gnrs::Record;
 use whimbrel_sim::SimulatedDisk;
 
 use super::RouterConfig;
-use super::hostile::name;
+use super::hostile::{control, keys, name, record};
 use super::store::StoreLimits;
-use super::tests::{Net, SOURCE, config, data, port};
+use super::tests::{Net, ROUTER, SOURCE, config, data, port};
 use crate::chunk::Chunk;
-use crate::wire::{DropReason, ServiceId, Transport};
+use crate::wire::{Control, DropReason, ServiceId, Transport};
 
 const HOST: Guid = Guid([9; 32]);
 const LEN: usize = 60_000;
@@ -93,6 +95,33 @@ fn what_was_stored_is_delivered_by_the_router_that_starts_next() {
     arrives_once(&second, &(0..20).collect::<Vec<_>>());
     assert_eq!(second.router().memory().total(), 0);
     assert_eq!(disk.entries(), 0);
+}
+
+/// The next router takes its stored chunks only if it does.
+#[test]
+fn a_router_that_restarts_vouches_for_a_source_that_has_ended() {
+    let disk = SimulatedDisk::new(64 << 20);
+    let mut first = start(&disk, 64 << 20);
+    let [old, new] = [5_000, 0].map(|before_ms| record(&keys(252), *ROUTER, before_ms));
+    for (index, bytes) in (0..).zip([&old, &new]) {
+        let record = Record::parse(bytes.clone()).expect("a record");
+        let at = Source::Port(port(1));
+        first.with_router(|it, _| it.sources.note_record(at, &record, &mut it.effects));
+        send(&mut first, index..index + 1);
+    }
+    first.run(Duration::from_secs(1));
+    drop(first);
+    let mut second = start(&disk, 64 << 20);
+    for source in [*SOURCE, name(77)] {
+        second.send(2, control(name(3), &Control::Ask { guid: source }));
+    }
+    second.run(Duration::from_secs(1));
+    let vouched = |chunk: &Chunk| match Control::decode(&chunk.message.head) {
+        Ok(Control::Vouch { record }) => Some(record),
+        _ => None,
+    };
+    let vouched: Vec<Bytes> = second.chunks(2).iter().filter_map(vouched).collect();
+    assert_eq!(vouched, [new]);
 }
 
 #[test]

@@ -38,11 +38,17 @@ impl Routes {
     }
 
     /// Returns the next hops of a network address. A configured route that responds wins; then learned
-    /// ways count, which lead around a neighbour's link that is worse than another way.
+    /// ways count, which lead around a neighbour's link that is worse than another way. Towards an address that
+    /// is out of reach, the neighbour counts that is usually closer to it.
     pub(super) fn towards(&self, address: &Guid, links: &Links) -> NextHops {
         let ways = self.learning.ways(address);
         if ways.is_empty() {
-            return self.configured(address, links);
+            let configured = self.configured(address, links);
+            let carrier = self.learning.carrier(address);
+            return match carrier {
+                Some(way) if configured.best().is_none() => branches_of(&[*way], links),
+                _ => configured,
+            };
         }
         let is_configured = self.routes.iter().any(|route| route.to == *address);
         let configured = is_configured.then(|| self.configured(address, links));

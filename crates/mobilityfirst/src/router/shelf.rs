@@ -7,20 +7,25 @@
 
 use std::collections::BTreeMap;
 
-use bytes::{BufMut, Bytes};
+use bytes::{Buf, BufMut, Bytes};
 use whimbrel_core::disk::{MAX_LABEL, WeakCopy, size_on_disk};
 use whimbrel_core::{
     Copies, Disk, DiskAction, DiskCopy, DiskEntry, DiskEvent, DiskKey, DiskStatus,
 };
+use whimbrel_gnrs::Record;
 
 use crate::chunk::Chunk;
 
 /// Version of a label.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// The version without a record of the source.
+const WITHOUT_RECORD: u8 = 1;
 /// A chunk that is stored for its destination.
 const FOR_DELIVERY: u8 = 0;
 /// Version, purpose and size of the message, before the header.
 const PREFIX: usize = 6;
+/// The longest record in a label: half of it.
+const MAX_RECORD: usize = MAX_LABEL / 2;
 /// Chunks that are read at the same time.
 const MAX_READS: usize = 8;
 
@@ -43,6 +48,8 @@ pub(super) struct Found {
     /// Bytes of its message.
     pub(super) size: usize,
     pub(super) expires_ms: u64,
+    /// The record of its source, with which this router vouched for it.
+    pub(super) record: Option<Record>,
 }
 
 impl Shelf {
@@ -59,12 +66,13 @@ impl Shelf {
     fn adopt(&mut self, entry: &DiskEntry) -> Option<Found> {
         let copy = self.copies.hold(entry.key, entry.length);
         copy.set_written();
-        let (size, chunk) = read_label(&entry.label)?;
+        let (size, chunk, record) = read_label(&entry.label)?;
         Some(Found {
             chunk,
             copy,
             size,
             expires_ms: entry.expires_ms,
+            record,
         })
     }
 
@@ -166,26 +174,45 @@ impl Shelf {
     }
 }
 
-/// What a router knows of a chunk on the disk without reading it.
-pub(super) fn label_of(chunk: &Chunk) -> Bytes {
+/// What a router knows of a chunk on the disk without reading it. With the `record` of the source it can vouch
+/// for a source that has ended.
+pub(super) fn label_of(chunk: &Chunk, record: Option<&Record>) -> Bytes {
     let (front, rest) = chunk.without_payload().into_pieces();
-    let mut label = Vec::with_capacity(PREFIX + front.len() + rest.len());
+    let record = record.map_or(&[][..], Record::as_bytes);
+    let record = if record.len() <= MAX_RECORD {
+        record
+    } else {
+        &[]
+    };
+    let mut label = Vec::with_capacity(PREFIX + 2 + record.len() + front.len() + rest.len());
     label.put_u8(VERSION);
     label.put_u8(FOR_DELIVERY);
     label.put_u32(u32::try_from(chunk.size()).unwrap_or(u32::MAX));
+    label.put_u16(u16::try_from(record.len()).unwrap_or(0));
+    label.extend_from_slice(record);
     label.extend_from_slice(&front);
     label.extend_from_slice(&rest);
     label.into()
 }
 
-/// Returns the size of a chunk's message, and the chunk without its payload.
-fn read_label(label: &Bytes) -> Option<(usize, Chunk)> {
+/// Returns the size of a chunk's message, the chunk without its payload, and the record of its source.
+fn read_label(label: &Bytes) -> Option<(usize, Chunk, Option<Record>)> {
     let [version, purpose, length @ ..] = *label.first_chunk::<PREFIX>()?;
-    if (version, purpose) != (VERSION, FOR_DELIVERY) {
+    if purpose != FOR_DELIVERY {
         return None;
     }
-    let chunk = Chunk::decode(&label.slice(PREFIX..)).ok()?;
-    Some((u32::from_be_bytes(length) as usize, chunk))
+    let mut rest = label.slice(PREFIX..);
+    let record = match version {
+        VERSION => {
+            let len = usize::from(rest.try_get_u16().ok()?);
+            (len <= rest.len()).then(|| rest.split_to(len))?
+        }
+        WITHOUT_RECORD => Bytes::new(),
+        _ => return None,
+    };
+    let chunk = Chunk::decode(&rest).ok()?;
+    let size = u32::from_be_bytes(length) as usize;
+    Some((size, chunk, Record::parse(record).ok()))
 }
 
 /// Returns the bytes that a chunk takes on the disk.

@@ -32,6 +32,8 @@ const GRACE_MS: u64 = 24 * 3600 * 1000;
 /// Maximum of own hosts' records kept for this, of some 300 bytes, those of hosts that have left
 /// among them.
 const MAX_RECORDS: usize = 8192;
+/// The place of records that were on the disk at the start: where their hosts were is not known.
+const RESTORED: Source = Source::Port(PortId(u32::MAX));
 /// A refusal is logged this often.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Maximum of neighbours' questions about hosts that have not attached yet.
@@ -197,6 +199,17 @@ impl Sources {
         for (_, port) in asked {
             effects.push(vouch(port, record));
         }
+    }
+
+    /// Takes up the record of a host that may have ended: chunks of it are on the disk.
+    pub(super) fn restore_record(&mut self, record: Record) {
+        let host = record.subject();
+        self.records.insert(RESTORED, host, record);
+    }
+
+    /// Returns the record with which this router vouches for a host.
+    pub(super) fn record_of(&self, host: &Guid) -> Option<&Record> {
+        self.records.get(host)
     }
 
     /// Answers a neighbour. The question of one that this router calls may wait until the host has

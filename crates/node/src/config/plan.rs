@@ -8,7 +8,7 @@ use whimbrel_core::{Guid, Peer};
 use whimbrel_gnrs::{Placement, StoreLimits};
 use whimbrel_mobilityfirst::host::LinkPolicy;
 use whimbrel_mobilityfirst::router::store::StoreLimits as ChunkLimits;
-use whimbrel_mobilityfirst::router::{NextHop, ProxyPolicy, Route};
+use whimbrel_mobilityfirst::router::{ContactPlan, NextHop, ProxyPolicy, Route};
 use whimbrel_mobilityfirst::split::SplitConfig;
 
 use super::{
@@ -59,6 +59,8 @@ pub struct MobilityFirstPlan {
     pub routing: RoutingName,
     /// How long data waits for the usual way.
     pub wait_for_usual: Duration,
+    /// Known contacts.
+    pub contacts: Option<ContactPlan>,
     /// Storage.
     pub storage: ChunkLimits,
     /// The folder of stored chunks, if there is one.
@@ -160,6 +162,7 @@ impl MobilityFirstPlan {
             neighbours: section.neighbours.clone(),
             routing: section.routing,
             wait_for_usual: section.wait_for_usual.map_or(Duration::ZERO, |it| it.0),
+            contacts: None,
             storage: storage.limits(),
             chunk_folder: storage.chunk_folder(),
             proxy: storage.policy(),

@@ -10,7 +10,7 @@ use whimbrel_core::{Guid, suggest};
 use whimbrel_gnrs::{KeyPair, Placement, StoreLimits};
 use whimbrel_link::hop::MIN_MTU;
 use whimbrel_mobilityfirst::host::interfaces::LinkTerms;
-use whimbrel_mobilityfirst::router::{NextHop, Route};
+use whimbrel_mobilityfirst::router::{ContactPlan, MAX_PLAN, NextHop, Route};
 
 use super::checks::{ANY, Found, HOUR, TICK};
 use super::hop::check_hop;
@@ -19,6 +19,7 @@ use super::{
     Bind, ConfigError, Draft, HostPlan, Kind, LinkSection, MobilityFirstPlan, NameServerPlan, Plan,
     RouterPlan, StorageSection, Via,
 };
+use crate::pointers::unix_ms;
 use whimbrel_client::place::{Places, check_own};
 
 /// Longest lifetime of an announcement without renewal.
@@ -78,6 +79,14 @@ impl Draft {
             .default_route
             .as_ref()
             .and_then(|via| self.next_hop(&mut found, "router.default_route", via));
+        let contacts = section.contacts.as_deref();
+        if contacts.is_some() && !section.routing.is_learned() {
+            found.add(
+                "router.contacts",
+                "contacts are for learned ways; write routing = \"learned\"",
+            );
+        }
+        let contacts = contacts.and_then(|path| found.keep("router.contacts", contact_plan(path)));
         let ndn_on = config.ndn.enabled.unwrap_or(config.link.is_empty());
         self.check_planes(&mut found, ndn_on);
         // If NDN is off, its sections are not checked until it is on.
@@ -96,6 +105,7 @@ impl Draft {
             name_servers,
             routes,
             default_route,
+            contacts,
             ..MobilityFirstPlan::new(
                 config.hop.clone(),
                 &config.storage,
@@ -540,4 +550,17 @@ fn check_storage(found: &mut Found<'_>, storage: &StorageSection) {
         storage.held_back_patience,
         ANY,
     );
+}
+
+/// Reads a plan of known contacts, whose times count from now.
+fn contact_plan(path: &Path) -> Result<ContactPlan, String> {
+    let named = |fault: &dyn std::fmt::Display| format!("{}: {fault}", path.display());
+    let size = std::fs::metadata(path)
+        .map_err(|fault| named(&fault))?
+        .len();
+    if size > MAX_PLAN as u64 {
+        return Err(named(&format!("a plan has at most {MAX_PLAN} bytes")));
+    }
+    let text = std::fs::read_to_string(path).map_err(|fault| named(&fault))?;
+    ContactPlan::parse(&text, unix_ms()).map_err(|fault| named(&fault))
 }

@@ -99,6 +99,7 @@ pub struct RouterSection {
     /// How ways to other routers are found: "static" (by `[[route]]` and the default route) or "learned":
     /// the routers in `neighbours`, in routes, and those of links with a `name` are told the costs of this
     /// router's links and tell theirs, so that ways follow from what is measured. A `[[route]]` wins.
+    /// "fewest-hops": the same, but no link is measured and all cost the same.
     #[schemars(with = "String")]
     pub routing: RoutingName,
     /// How long data waits in this router's storage while the learned way costs more than eight times as
@@ -106,6 +107,11 @@ pub struct RouterSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", example = &"5 min")]
     pub wait_for_usual: Option<Span>,
+    /// A file with known contacts, in the text form of ION (`a contact +0 +60 1 2 100000`), for learned
+    /// ways: where no path leads now, and where a chunk arrives sooner so, it waits for the next contact.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &"/etc/whimbrel/contacts")]
+    pub contacts: Option<PathBuf>,
     /// How flows to destinations with several next hops are divided: "pull" (a next hop with room takes
     /// the next chunk if it is complete early enough there), "weights", "paper" or "round-robin".
     #[schemars(with = "String")]
@@ -232,6 +238,15 @@ pub enum RoutingName {
     Static,
     /// From what routers say of their links.
     Learned,
+    /// As learned, but every link costs the same.
+    FewestHops,
+}
+
+impl RoutingName {
+    /// Returns true if routers tell each other of their links.
+    pub fn is_learned(self) -> bool {
+        self != RoutingName::Static
+    }
 }
 
 impl std::str::FromStr for RoutingName {
@@ -241,7 +256,8 @@ impl std::str::FromStr for RoutingName {
         match text {
             "static" => Ok(RoutingName::Static),
             "learned" => Ok(RoutingName::Learned),
-            _ => Err(format!("'{text}' is neither static nor learned")),
+            "fewest-hops" => Ok(RoutingName::FewestHops),
+            _ => Err(format!("'{text}' is not static, learned or fewest-hops")),
         }
     }
 }

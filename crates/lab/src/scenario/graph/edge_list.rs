@@ -73,7 +73,7 @@ mod tests {
                 ends: (1, 2),
                 rate: Some(10_000_000),
                 delay: Some(Duration::from_millis(5)),
-                cost: None,
+                ..Edge::default()
             }
         );
     }

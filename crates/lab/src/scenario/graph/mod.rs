@@ -4,6 +4,7 @@ mod edge_list;
 mod graphml;
 mod random;
 mod regular;
+mod vehicles;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,9 +12,11 @@ use std::time::Duration;
 use pathfinding::undirected::connected_components::components;
 use serde::Deserialize;
 use whimbrel_core::SeededRng;
+use whimbrel_sim::link::{Change, Outage};
 
 pub use random::{BarabasiAlbert, RandomRegular, Waxman};
 pub use regular::{Dumbbell, Grid, Line, Ring, Star, Tree};
+pub use vehicles::Vehicles;
 
 /// Nodes and the links between them, with the rates, delays and costs that the source has.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,6 +38,10 @@ pub struct Edge {
     pub delay: Option<Duration>,
     /// The cost, for routes by cost, if known.
     pub cost: Option<u64>,
+    /// When it is out, ...
+    pub outages: Vec<Outage>,
+    /// ... and how it changes.
+    pub changes: Vec<Change>,
 }
 
 impl Edge {
@@ -134,6 +141,8 @@ pub struct Shape {
     pub barabasi_albert: Option<BarabasiAlbert>,
     /// Random, with as many links at every node.
     pub random_regular: Option<RandomRegular>,
+    /// Nodes that drive, with links between those that are near each other.
+    pub vehicles: Option<Vehicles>,
     /// A file in the format of the Internet Topology Zoo.
     pub graphml: Option<PathBuf>,
     /// A file with one link per line.
@@ -144,7 +153,7 @@ pub struct Shape {
 
 impl Shape {
     /// The keys of which exactly one must be given.
-    pub const KINDS: [&str; 11] = [
+    pub const KINDS: [&str; 12] = [
         "line",
         "ring",
         "star",
@@ -154,6 +163,7 @@ impl Shape {
         "waxman",
         "barabasi_albert",
         "random_regular",
+        "vehicles",
         "graphml",
         "edge_list",
     ];
@@ -192,6 +202,10 @@ impl Shape {
         add(
             "random_regular",
             self.random_regular.map(|r| r.build(prefix, &mut rng())),
+        );
+        add(
+            "vehicles",
+            self.vehicles.map(|it| it.build(prefix, &mut rng())),
         );
         let files = [
             ("graphml", &self.graphml, graphml::read as fn(&str) -> _),

@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 use whimbrel_core::units::ByteSize;
 use whimbrel_node::config::{
     Bind, Config, GNRS_PORT, LinkSection, NDN_PORT, NdnFaceSection, NdnRouteSection, Reliability,
-    Remote, RouteSection, RoutingName, Via,
+    Remote, RouteSection, Via,
 };
 
 use super::daemons::{Daemons, label, socket_of};
@@ -144,7 +144,7 @@ impl Daemons<'_> {
                 .name_servers
                 .push(self.remote(address, GNRS_PORT)?);
         }
-        if config.router.routing == RoutingName::Learned {
+        if config.router.routing.is_learned() {
             let peers = network
                 .at(node)
                 .filter_map(|(_, peer)| self.guids.get(&peer));

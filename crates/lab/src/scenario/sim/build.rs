@@ -13,7 +13,7 @@ use whimbrel_mobilityfirst::split::SplitConfig;
 use whimbrel_ndn_packet::Name;
 use whimbrel_node::Node;
 use whimbrel_node::compose::{self, Start};
-use whimbrel_node::config::{ConfigError, GNRS_PORT, LinkSection, MobilityFirstPlan, RoutingName};
+use whimbrel_node::config::{ConfigError, GNRS_PORT, LinkSection, MobilityFirstPlan};
 use whimbrel_node::ndn::faces::FaceSettings;
 use whimbrel_sim::link::{LinkSpec, Outage};
 use whimbrel_sim::tcp::{TcpClient, TcpConfig, TcpServer};
@@ -231,6 +231,9 @@ fn router_plan(plan: &Plan, node: usize, sections: &Sections) -> MobilityFirstPl
     let others = network
         .with_role(Role::Router)
         .filter(|other| *other != node);
+    let mut base = sections.router(link_sections(plan));
+    let is_learned = base.routing.is_learned();
+    let others = others.filter(|_| !is_learned);
     let routes = others.flat_map(|other| {
         let hops = plan.routes.towards(network, other, Role::Router);
         preferences(&hops[node])
@@ -240,8 +243,6 @@ fn router_plan(plan: &Plan, node: usize, sections: &Sections) -> MobilityFirstPl
                 ..Route::new(keys(other).guid(), NextHop::Neighbour(keys(next).guid()))
             })
     });
-    let mut base = sections.router(link_sections(plan));
-    let is_learned = base.routing == RoutingName::Learned;
     if is_learned {
         let routers = network.with_role(Role::Router).collect::<Vec<_>>();
         let peers = network.at(node).map(|(_, peer)| peer);
@@ -250,7 +251,7 @@ fn router_plan(plan: &Plan, node: usize, sections: &Sections) -> MobilityFirstPl
     }
     let servers = network.with_role(Role::NameServer);
     MobilityFirstPlan {
-        routes: routes.filter(|_| !is_learned).collect(),
+        routes: routes.collect(),
         name_servers: servers
             .map(|server| Peer::Address((address(server), GNRS_PORT).into()))
             .collect(),

@@ -150,7 +150,9 @@ impl Proxy {
                 for chunk in self.store.take_lost_copies() {
                     self.note_drop(&chunk, DropReason::Evicted, effects);
                 }
-                self.write(now, id, effects);
+                if self.shelf.is_there() {
+                    effects.push(Action::Write(id));
+                }
                 // With a disk, its source is told once it is there.
                 if !self.shelf.is_there()
                     && let Some((key, index)) = notice

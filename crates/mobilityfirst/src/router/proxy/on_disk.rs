@@ -1,11 +1,14 @@
 //! Stored chunks and the disk: written when they are stored, read before they are sent.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
 use whimbrel_core::{Disk, DiskEvent, DiskKey, DiskStatus};
+use whimbrel_gnrs::Record;
 
 use super::*;
 use crate::router::shelf;
+use crate::router::sources::Sources;
 use crate::router::store::Restored;
 
 /// Chunks of a destination that are read before it is their turn.
@@ -15,14 +18,15 @@ const READ_AGAIN: Duration = Duration::from_secs(1);
 
 impl Proxy {
     /// Uses a disk, and takes up what is on it: its destinations are looked up like those of chunks that
-    /// were just stored. What does not fit any longer is dropped.
+    /// were just stored. What does not fit any longer is dropped. Returns the newest record of each source.
     pub(in crate::router) fn attach_disk(
         &mut self,
         now: Time,
         disk: Box<dyn Disk>,
         effects: &mut Effects,
-    ) {
+    ) -> Vec<Record> {
         let now_ms = self.wall.unix_millis(now);
+        let mut records: BTreeMap<Guid, Record> = BTreeMap::new();
         for found in self.shelf.attach(disk) {
             let left = Duration::from_millis(found.expires_ms.saturating_sub(now_ms));
             if left.is_zero() {
@@ -39,6 +43,12 @@ impl Proxy {
                 Some(_) => {
                     effects.counters.chunks_restored += 1;
                     self.wait_for(now, destination, effects);
+                    if let Some(record) = found.record {
+                        let newest = records.entry(record.subject()).or_insert(record.clone());
+                        if record.version() > newest.version() {
+                            *newest = record;
+                        }
+                    }
                 }
                 None => effects.drop("not-restored"),
             }
@@ -46,15 +56,22 @@ impl Proxy {
         for destination in self.waiting.clone() {
             effects.push(Action::SetEarlier(Timer::Storage(destination), now));
         }
+        records.into_values().collect()
     }
 
     pub(in crate::router) fn set_wall_clock(&mut self, wall: WallClock) {
         self.wall = wall;
     }
 
-    /// Writes a chunk that was just stored, if the disk takes it. Where the disk is full, the port with
-    /// the most bytes there loses first.
-    pub(super) fn write(&mut self, now: Time, id: StoreId, effects: &mut Effects) {
+    /// Writes a chunk that was just stored, if the disk takes it, with the record of its source if this
+    /// router vouches for that. Where the disk is full, the port with the most bytes there loses first.
+    pub(in crate::router) fn write(
+        &mut self,
+        now: Time,
+        id: StoreId,
+        sources: &Sources,
+        effects: &mut Effects,
+    ) {
         if !self.shelf.is_there() {
             return;
         }
@@ -69,7 +86,7 @@ impl Proxy {
         let Some(chunk) = self.store.chunk_of(id) else {
             return;
         };
-        let label = shelf::label_of(&chunk);
+        let label = shelf::label_of(&chunk, sources.record_of(&chunk.header.source));
         let size = shelf::size_of(&chunk, &label);
         if !self.shelf.takes(&label) {
             return;
