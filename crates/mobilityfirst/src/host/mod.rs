@@ -260,7 +260,8 @@ impl Host {
                 payload,
             } => {
                 let to = delivery.address(destination);
-                self.messages.send(to, channel, delivery, payload, effects);
+                let at = (to, channel);
+                self.messages.send(app, at, delivery, payload, effects);
             }
             LocalRequest::Listen { channel } => self.messages.listen(app, channel, effects),
             LocalRequest::Send(send) => self.send_content(now, app, &send),
