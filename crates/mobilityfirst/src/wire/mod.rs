@@ -35,6 +35,7 @@ mod network;
 mod offer;
 mod ranges;
 mod transport;
+mod window;
 
 pub use control::{
     ATTACH_CONTEXT, Control, ControlCode, Credit, Pace, Presence, PresenceCode, attach_statement,
@@ -50,6 +51,8 @@ pub use transport::{
     ContentKind, Data, DropReason, EXACT_SIZE, MAX_FILE_NAME, MAX_MESSAGE, Message, Notice,
     Reliability, Request, Transport, TransportKind,
 };
+
+pub use window::{WindowAdvice, WindowVerdict};
 
 use bytes::Buf;
 use whimbrel_core::Guid;
