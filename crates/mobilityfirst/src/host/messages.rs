@@ -25,6 +25,14 @@ const MAX_WAITING: u64 = 32 << 20;
 /// Memory of a waiting message beside its bytes: its header and its place in a queue.
 const MESSAGE_BYTES: u64 = 512;
 
+/// A program's message.
+pub(super) struct ProgramMessage {
+    pub(super) to: Guid,
+    pub(super) channel: u32,
+    pub(super) delivery: Delivery,
+    pub(super) payload: bytes::Bytes,
+}
+
 /// The listeners for messages, and the messages that have come.
 #[derive(Debug)]
 pub(super) struct Messages {
@@ -104,16 +112,15 @@ impl Messages {
         }
     }
 
-    /// Sends a program's message. One for which there is no room is dropped: of one program, messages may wait
-    /// that take half of the room that the others leave.
-    pub(super) fn send(
-        &mut self,
-        app: App,
-        (to, channel): (Guid, u32),
-        delivery: Delivery,
-        payload: bytes::Bytes,
-        effects: &mut Effects,
-    ) {
+    /// Sends a program's message. One for which there is no room is dropped: the messages of one program may
+    /// take half of the room that is left.
+    pub(super) fn send(&mut self, app: App, message: ProgramMessage, effects: &mut Effects) {
+        let ProgramMessage {
+            to,
+            channel,
+            delivery,
+            payload,
+        } = message;
         if payload.len() > MAX_MESSAGE {
             return effects.drop("message-too-long");
         }
@@ -213,8 +220,13 @@ mod tests {
     fn way_of(messages: &mut Messages, channel: u32, name: Guid) -> Way {
         let mut effects = Effects::default();
         let delivery = Delivery::default();
-        let (app, to, payload) = (App::Inner(1), (name, channel), bytes::Bytes::new());
-        messages.send(app, to, delivery, payload, &mut effects);
+        let message = ProgramMessage {
+            to: name,
+            channel,
+            delivery,
+            payload: bytes::Bytes::new(),
+        };
+        messages.send(App::Inner(1), message, &mut effects);
         match effects.next() {
             Some(Action::SendMessage { way, .. }) => way,
             other => panic!("{other:?}"),
@@ -269,21 +281,26 @@ mod tests {
         let (mut messages, mut effects) = (Messages::new(0), Effects::default());
         let payload = bytes::Bytes::from(vec![0; MAX_MESSAGE]);
         let mut sends = |effects: &mut Effects, app| {
-            let to = (Guid([1; 32]), 7);
             let before = effects.counters.drops.get("too-many-messages").copied();
             for _ in 0..1_000 {
-                let (app, delivery) = (App::Inner(app), Delivery::default());
-                messages.send(app, to, delivery, payload.clone(), effects);
+                let message = ProgramMessage {
+                    to: Guid([1; 32]),
+                    channel: 7,
+                    delivery: Delivery::default(),
+                    payload: payload.clone(),
+                };
+                messages.send(App::Inner(app), message, effects);
             }
             let after = effects.counters.drops.get("too-many-messages").copied();
             1_000 - (after.unwrap_or(0) - before.unwrap_or(0))
         };
         let first = sends(&mut effects, 1);
-        assert!((500..520).contains(&first), "{first}");
-        assert!((250..260).contains(&sends(&mut effects, 2)));
+        // A third of 32 MiB, and of what is left then.
+        assert!((330..345).contains(&first), "{first}");
+        assert!((220..230).contains(&sends(&mut effects, 2)));
         assert_eq!(sends(&mut effects, 1), 0);
         // What has left makes room.
         while effects.next().is_some() {}
-        assert!((500..520).contains(&sends(&mut effects, 1)));
+        assert_eq!(sends(&mut effects, 1), first);
     }
 }

@@ -170,8 +170,10 @@ impl Router {
             return false;
         }
         let is_all = request.chunks.is_empty() && !was.chunks.is_empty();
+        // What a receiver says of its window is for the source in any case.
+        let is_advice = request.window.is_some() && matches!(asked, Transport::Nack(_));
         chunk.message = Message::of_transport(&asked);
-        is_all
+        is_all && !is_advice
     }
 
     /// Shows a chunk to the observer, if there is one; returns true if that has answered it.

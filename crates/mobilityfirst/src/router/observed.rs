@@ -61,6 +61,7 @@ fn an_observer_answers_a_request_from_its_own_copy() {
             content,
             chunk_log2: 20,
             is_exact: false,
+            window: None,
             reliability: Reliability::Nack,
             chunks,
         };
