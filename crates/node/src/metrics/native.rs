@@ -286,6 +286,11 @@ fn encode_host(families: &mut Families<'_, '_>, host: &HostStatus) -> Result<(),
         ),
         ("whimbrel_host_nacks_sent", "NACKs sent", c.nacks_sent),
         (
+            "whimbrel_host_windows_sent",
+            "Messages about end-to-end windows sent",
+            c.windows_sent,
+        ),
+        (
             "whimbrel_host_pushes_sent",
             "Pushes sent to proxies",
             c.pushes_sent,
