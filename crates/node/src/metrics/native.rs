@@ -253,7 +253,7 @@ fn encode_disk(families: &mut Families<'_, '_>, disk: &StorageDisk) -> Result<()
 
 fn encode_host(families: &mut Families<'_, '_>, host: &HostStatus) -> Result<(), Error> {
     let c = &host.counters;
-    let counts: [Count; 9] = [
+    let counts: [Count; 10] = [
         (
             "whimbrel_host_chunks_received",
             "Chunks that routers delivered whole",
