@@ -328,7 +328,9 @@ impl From<FetchError> for Failure {
             }
             FetchError::Host(_) => Exit::NoDaemon,
             FetchError::TimedOut(_) => Exit::TimedOut,
-            FetchError::Incomplete(_) => Exit::PartsMissing,
+            FetchError::Incomplete(_)
+            | FetchError::FilesIncomplete { .. }
+            | FetchError::NotSentAgain => Exit::PartsMissing,
             FetchError::PartsTaken(_) => Exit::Write,
             FetchError::Output(error) => output_exit(error),
             FetchError::Interrupted => Exit::Interrupted,

@@ -190,7 +190,7 @@ impl Chunk {
             return None;
         }
         match self.transport() {
-            Ok(Transport::Request(request)) if request.chunks.is_empty() => {
+            Ok(Transport::Request(request)) if request.is_stop() => {
                 let flow = Flow {
                     source: self.header.destination,
                     destination: self.header.source,

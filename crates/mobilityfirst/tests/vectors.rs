@@ -20,7 +20,7 @@ use whimbrel_mobilityfirst::wire;
 use whimbrel_mobilityfirst::wire::{
     ChunkRanges, ContentKind, Control, ControlCode, Credit, Data, DropReason, Echo, MemberList,
     NetworkHeader, Notice, OfferTerms, OfferUse, Presence, PresenceCode, Reliability, Request,
-    ServiceId, SignedOffer, Transport, UpperProtocol,
+    ServiceId, SignedOffer, Transport, UpperProtocol, WindowAdvice, WindowVerdict,
 };
 
 const CLIENT: Guid = Guid([0xc1; 32]);
@@ -51,6 +51,10 @@ fn request() -> Chunk {
         content: CONTENT,
         chunk_log2: 20,
         is_exact: false,
+        window: Some(WindowAdvice {
+            verdict: WindowVerdict::Increase,
+            chunks: 16,
+        }),
         reliability: Reliability::Nack,
         chunks,
     };
@@ -181,6 +185,7 @@ fn resend() -> Chunk {
         content: CONTENT,
         chunk_log2: 20,
         is_exact: false,
+        window: None,
         reliability: Reliability::Nack,
         chunks,
     };

@@ -226,6 +226,9 @@ impl InboxTeller<'_> {
                 for remark in &fetched.remarks {
                     note(remark);
                 }
+                for refused in &fetched.refused {
+                    note(&format!("{}: {}", refused.path, refused.why));
+                }
                 self.line("received", &offer, json!({ "fetched": fetched }), None);
             }
             InboxEvent::Note(offer, text) => {

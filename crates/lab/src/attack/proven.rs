@@ -144,6 +144,7 @@ fn request(caller: &Caller, content: Guid, chunk_log2: u8, id: u64) -> Chunk {
         content,
         chunk_log2,
         is_exact: false,
+        window: None,
         reliability: Reliability::default(),
         chunks: ChunkRanges::all(),
     };

@@ -39,6 +39,9 @@ pub struct HostConfig {
     pub hop: HopConfig,
     /// Capacity of the back-pressure buffer, in packets.
     pub buffer_packets: usize,
+    /// Initial end-to-end window (W_e of [MFTP §3.4.2]), in bytes: what a source may send before it hears of
+    /// its receiver.
+    pub window: u64,
     /// Numbers of the configured links to access routers, best first: the order of the addresses
     /// in the host's record, and of the links that it sends by. Links not named here come last.
     pub preference: Vec<u32>,
@@ -74,6 +77,7 @@ impl HostConfig {
             wall,
             hop,
             buffer_packets: 32_768,
+            window: 64 << 20,
             preference: Vec::new(),
             binding_lifetime: Duration::from_secs(60),
             announcement_lifetime: Duration::from_secs(600),

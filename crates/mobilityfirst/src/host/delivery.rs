@@ -52,6 +52,7 @@ impl OfferSource {
             content,
             chunk_log2: whimbrel_content::ChunkSize::DEFAULT.code(),
             is_exact: false,
+            window: None,
             reliability: Reliability::Ack,
             chunks,
         };
@@ -119,6 +120,7 @@ impl Host {
             content: publish.content,
             chunk_log2: chunk_log2 & !crate::wire::EXACT_SIZE,
             is_exact: chunk_log2 & crate::wire::EXACT_SIZE != 0,
+            window: None,
             reliability: options.reliability.unwrap_or_default(),
             chunks: ChunkRanges::all(),
         };

@@ -68,6 +68,14 @@ pub(super) enum Action {
         request_id: Option<u64>,
         message: Transport,
     },
+    /// Send a program's message, which holds room until it has left.
+    SendMessage {
+        way: Way,
+        treatment: Treatment,
+        to: Guid,
+        message: Transport,
+        room: Room,
+    },
     /// Send an echo.
     Echo {
         way: Way,
@@ -132,24 +140,6 @@ impl Effects {
             to,
             address,
             request_id,
-            message,
-        });
-    }
-
-    pub(super) fn send_by(
-        &mut self,
-        way: Way,
-        treatment: Treatment,
-        to: Guid,
-        address: Guid,
-        message: Transport,
-    ) {
-        self.push(Action::Send {
-            way,
-            treatment,
-            to,
-            address,
-            request_id: None,
             message,
         });
     }

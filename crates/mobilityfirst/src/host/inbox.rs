@@ -16,7 +16,7 @@ use crate::local::{ContentOffer, LocalEvent, OfferId, OfferVerdict, Publish};
 use crate::wire::{Data, NetworkHeader, OfferTerms, SignedOffer};
 
 /// Bound of the offers that wait for a decision.
-const MAX_OFFERS: usize = 256;
+const MAX_OFFERS: usize = 2048;
 /// A sender has at most this part of those that are left, and one in any case.
 const PART_OF_SENDER: usize = 8;
 /// The chunks that wait for a decision hold at most this part of the buffer, those of one sender half of

@@ -6,8 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use whimbrel_core::Guid;
+use whimbrel_link::Pool;
 
-use super::effects::{Effects, Treatment};
+use super::effects::{Action, Effects, Treatment};
 use super::{App, Way};
 use crate::local::{Delivery, LocalEvent};
 use crate::wire::{MAX_MESSAGE, Message, ServiceId, Transport};
@@ -19,6 +20,19 @@ const MAX_LISTENED: usize = 4096;
 /// Bound of the remembered names of inbound peers, to which answers may go; the newest are kept.
 const MAX_CALLERS: usize = 1024;
 
+/// Bound of the bytes of messages that wait for the links, of all programs together.
+const MAX_WAITING: u64 = 32 << 20;
+/// Memory of a waiting message beside its bytes: its header and its place in a queue.
+const MESSAGE_BYTES: u64 = 512;
+
+/// A program's message.
+pub(super) struct ProgramMessage {
+    pub(super) to: Guid,
+    pub(super) channel: u32,
+    pub(super) delivery: Delivery,
+    pub(super) payload: bytes::Bytes,
+}
+
 /// The listeners for messages, and the messages that have come.
 #[derive(Debug)]
 pub(super) struct Messages {
@@ -29,6 +43,9 @@ pub(super) struct Messages {
     // The inbound peer that wrote last under a name on a channel. Oldest first.
     callers: VecDeque<((u32, Guid), Way)>,
     next_id: u64,
+    // Messages that wait for the links, and those of each program that has sent any.
+    waiting: Pool,
+    waiting_of: BTreeMap<App, Pool>,
 }
 
 impl Messages {
@@ -40,6 +57,8 @@ impl Messages {
             seen_order: VecDeque::new(),
             callers: VecDeque::new(),
             next_id: first_id,
+            waiting: Pool::default(),
+            waiting_of: BTreeMap::new(),
         }
     }
 
@@ -53,6 +72,8 @@ impl Messages {
     }
 
     pub(super) fn forget(&mut self, app: App) {
+        // What waits of it still counts for all together.
+        self.waiting_of.remove(&app);
         self.listeners.retain(|_, apps| {
             apps.remove(&app);
             !apps.is_empty()
@@ -91,18 +112,24 @@ impl Messages {
         }
     }
 
-    /// Sends a program's message.
-    pub(super) fn send(
-        &mut self,
-        to: Guid,
-        channel: u32,
-        delivery: Delivery,
-        payload: bytes::Bytes,
-        effects: &mut Effects,
-    ) {
+    /// Sends a program's message. One for which there is no room is dropped: the messages of one program may
+    /// take half of the room that is left.
+    pub(super) fn send(&mut self, app: App, message: ProgramMessage, effects: &mut Effects) {
+        let ProgramMessage {
+            to,
+            channel,
+            delivery,
+            payload,
+        } = message;
         if payload.len() > MAX_MESSAGE {
             return effects.drop("message-too-long");
         }
+        let waiting = &self.waiting;
+        let own = (self.waiting_of.entry(app)).or_insert_with(|| waiting.part());
+        if !waiting.admits(own, MAX_WAITING, 0) {
+            return effects.drop("too-many-messages");
+        }
+        let room = own.hold(payload.len() as u64 + MESSAGE_BYTES);
         let id = self.next_id;
         self.next_id = self.next_id.wrapping_add(1);
         let message = Message {
@@ -112,7 +139,13 @@ impl Messages {
         };
         let (way, message) = (self.way_to(channel, to), Transport::Message(message));
         let treatment = Treatment::new(delivery, ServiceId::UNICAST);
-        effects.send_by(way, treatment, to, Guid::NONE, message);
+        effects.push(Action::SendMessage {
+            way,
+            treatment,
+            to,
+            message,
+            room,
+        });
     }
 
     /// Delivers a message to the programs that listen on its channel.
@@ -147,7 +180,6 @@ impl Messages {
 
 #[cfg(test)]
 mod tests {
-    use super::super::effects::Action;
     use super::*;
     use whimbrel_core::PortId;
 
@@ -188,9 +220,15 @@ mod tests {
     fn way_of(messages: &mut Messages, channel: u32, name: Guid) -> Way {
         let mut effects = Effects::default();
         let delivery = Delivery::default();
-        messages.send(name, channel, delivery, bytes::Bytes::new(), &mut effects);
+        let message = ProgramMessage {
+            to: name,
+            channel,
+            delivery,
+            payload: bytes::Bytes::new(),
+        };
+        messages.send(App::Inner(1), message, &mut effects);
         match effects.next() {
-            Some(Action::Send { way, .. }) => way,
+            Some(Action::SendMessage { way, .. }) => way,
             other => panic!("{other:?}"),
         }
     }
@@ -236,5 +274,33 @@ mod tests {
         assert_eq!(messages.seen_order.len(), MAX_SEEN);
         assert_eq!(messages.listeners.len(), MAX_LISTENED);
         assert_eq!(messages.callers.len(), MAX_CALLERS);
+    }
+
+    #[test]
+    fn a_program_that_sends_without_end_leaves_room_to_others() {
+        let (mut messages, mut effects) = (Messages::new(0), Effects::default());
+        let payload = bytes::Bytes::from(vec![0; MAX_MESSAGE]);
+        let mut sends = |effects: &mut Effects, app| {
+            let before = effects.counters.drops.get("too-many-messages").copied();
+            for _ in 0..1_000 {
+                let message = ProgramMessage {
+                    to: Guid([1; 32]),
+                    channel: 7,
+                    delivery: Delivery::default(),
+                    payload: payload.clone(),
+                };
+                messages.send(App::Inner(app), message, effects);
+            }
+            let after = effects.counters.drops.get("too-many-messages").copied();
+            1_000 - (after.unwrap_or(0) - before.unwrap_or(0))
+        };
+        let first = sends(&mut effects, 1);
+        // A third of 32 MiB, and of what is left then.
+        assert!((330..345).contains(&first), "{first}");
+        assert!((220..230).contains(&sends(&mut effects, 2)));
+        assert_eq!(sends(&mut effects, 1), 0);
+        // What has left makes room.
+        while effects.next().is_some() {}
+        assert_eq!(sends(&mut effects, 1), first);
     }
 }

@@ -53,7 +53,7 @@ use download::{DownloadLimits, Downloads};
 use effects::{Effects, Uplink};
 use inbox::OfferedContents;
 use interfaces::Interfaces;
-use messages::Messages;
+use messages::{Messages, ProgramMessage};
 use ping::Pings;
 use programs::Programs;
 pub use status::{DownloadStatus, HostCounters, HostStatus, InboxStatus, PushStatus};
@@ -141,6 +141,7 @@ impl Host {
             transfers: config.max_transfers,
             nack_timeout: config.nack_timeout,
             buffer_packets: config.buffer_packets,
+            window: config.window,
         };
         Host {
             guid,
@@ -261,7 +262,13 @@ impl Host {
                 payload,
             } => {
                 let to = delivery.address(destination);
-                self.messages.send(to, channel, delivery, payload, effects);
+                let message = ProgramMessage {
+                    to,
+                    channel,
+                    delivery,
+                    payload,
+                };
+                self.messages.send(app, message, effects);
             }
             LocalRequest::Listen { channel } => self.messages.listen(app, channel, effects),
             LocalRequest::Send(send) => self.send_content(now, app, &send),

@@ -60,7 +60,7 @@ impl Host {
     /// their way there are not sent again.
     fn handle_request_of(&mut self, now: Time, way: Way, header: &NetworkHeader, request: Request) {
         let mut request = self.fitted(way, header, request, None);
-        let wants_none = request.chunks.is_empty();
+        let wants_none = request.is_stop();
         self.links.note_missing(now, &header.source, &request);
         // It asks by another router than before: what waits here goes there, too.
         if way == Way::Uplink && !header.service.has(ServiceId::MULTIHOMING) {
@@ -78,7 +78,7 @@ impl Host {
             };
             self.links.subtract_under_way(port, &asks, &mut request);
         }
-        if request.chunks.is_empty() && !wants_none {
+        if request.is_stop() && !wants_none {
             return;
         }
         let presence = Presence::MayBeUnderWay;

@@ -30,6 +30,23 @@ impl Host {
                     let way = self.way_to(way, &to);
                     self.send_transport(way, treatment, at, request_id, &message);
                 }
+                Action::SendMessage {
+                    way,
+                    treatment,
+                    to,
+                    message,
+                    room,
+                } => {
+                    let way = self.way_to(way, &to);
+                    let Treatment {
+                        service, divides, ..
+                    } = treatment;
+                    let upper = UpperProtocol::Transport;
+                    let mut header = self.header(way, service, upper, to, Guid::NONE);
+                    header.extensions.lifetime_ms = treatment.lifetime_ms;
+                    let chunk = Chunk::of_transport(header, &message);
+                    self.send_holding(way, chunk, divides, &room);
+                }
                 Action::Echo {
                     way,
                     to,
@@ -95,6 +112,11 @@ impl Host {
     /// Sends a chunk of this host by as many next hops as its service asks for. Returns false if no
     /// node answers on that way. `divides` goes before the policy.
     pub(super) fn send(&mut self, way: Way, chunk: Chunk, divides: Option<bool>) -> bool {
+        self.send_holding(way, chunk, divides, &Room::default())
+    }
+
+    /// The same for a chunk that holds room until it has left.
+    fn send_holding(&mut self, way: Way, chunk: Chunk, divides: Option<bool>, room: &Room) -> bool {
         let hops = match divides {
             Some(true) => self.uplinks.hops(way, &self.links).as_equals(),
             Some(false) | None => self.uplinks.hops(way, &self.links),
@@ -115,7 +137,7 @@ impl Host {
         {
             let outgoing = ChunkToSend {
                 chunk,
-                room: Room::default(),
+                room: room.clone(),
                 from: None,
                 origin: None,
                 order: None,
@@ -128,7 +150,7 @@ impl Host {
         for branch in chosen {
             let outgoing = ChunkToSend {
                 chunk: chunk.clone(),
-                room: Room::default(),
+                room: room.clone(),
                 from: None,
                 origin: None,
                 order: None,

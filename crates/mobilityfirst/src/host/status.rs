@@ -32,6 +32,8 @@ pub struct HostCounters {
     pub requests_sent: u64,
     /// NACKs sent.
     pub nacks_sent: u64,
+    /// Messages about the end-to-end window.
+    pub windows_sent: u64,
     /// Pushes sent to proxies.
     pub pushes_sent: u64,
     /// Requests of members of groups for chunks that they miss.

@@ -62,6 +62,7 @@ impl Scene {
             content,
             chunk_log2: 20,
             is_exact: false,
+            window: None,
             reliability: Reliability::Nack,
             chunks,
         };
@@ -336,6 +337,7 @@ impl Scene {
             content: self.tree.root(),
             chunk_log2: 14,
             is_exact: false,
+            window: None,
             reliability: Reliability::Nack,
             chunks: all(),
         };

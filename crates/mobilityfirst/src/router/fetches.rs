@@ -544,6 +544,7 @@ mod tests {
             content: CONTENT,
             chunk_log2: 14,
             is_exact: false,
+            window: None,
             reliability: Reliability::Nack,
             chunks: ChunkRanges::from(0..100),
         };

@@ -165,8 +165,10 @@ impl Router {
             return false;
         }
         let is_all = request.chunks.is_empty() && !was.chunks.is_empty();
+        // What a receiver says of its window is for the source in any case.
+        let is_advice = request.window.is_some() && matches!(asked, Transport::Nack(_));
         chunk.message = Message::of_transport(&asked);
-        is_all
+        is_all && !is_advice
     }
 
     fn handle_control(&mut self, now: Time, from: PortId, message: &Bytes) {

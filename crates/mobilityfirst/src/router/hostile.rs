@@ -76,6 +76,7 @@ pub(super) fn request() -> Request {
         content: Guid([7; 32]),
         chunk_log2: 20,
         is_exact: false,
+        window: None,
         reliability: Reliability::Nack,
         chunks: ChunkRanges::from(0..9),
     }

@@ -499,6 +499,7 @@ fn what_is_under_way_to_a_neighbour_by_another_port_is_not_asked_for_again() {
             content,
             chunk_log2: 20,
             is_exact: false,
+            window: None,
             reliability: Reliability::Nack,
             chunks: ChunkRanges::from(first..first + 1),
         };
@@ -534,6 +535,7 @@ fn what_is_under_way_to_a_former_run_of_a_neighbour_is_asked_for_again() {
         header.extensions.request = Some(id);
         let request = Transport::Request(Request {
             is_exact: false,
+            window: None,
             content,
             chunk_log2: 20,
             reliability: Reliability::Nack,
@@ -565,6 +567,7 @@ fn what_has_just_gone_is_not_asked_for_again_by_the_same_request() {
         content,
         chunk_log2: 20,
         is_exact: false,
+        window: None,
         reliability: Reliability::Nack,
         chunks: ChunkRanges::from(4..5),
     };

@@ -36,6 +36,7 @@ mod network;
 mod offer;
 mod ranges;
 mod transport;
+mod window;
 
 pub use crate::chunk_size::EXACT_SIZE;
 pub use control::{
@@ -53,6 +54,8 @@ pub use transport::{
     ContentKind, Data, DropReason, MAX_FILE_NAME, MAX_MESSAGE, Message, Notice, Reliability,
     Request, Transport, TransportKind,
 };
+
+pub use window::{WindowAdvice, WindowVerdict};
 
 use bytes::Buf;
 use whimbrel_core::Guid;

@@ -4,7 +4,7 @@ use bytes::{Buf, Bytes};
 use whimbrel_content::ChunkSize;
 use whimbrel_core::Guid;
 
-use super::{ChunkRanges, Reader, WireError, put_short_text};
+use super::{ChunkRanges, Reader, WindowAdvice, WireError, put_short_text};
 use crate::chunk_size::{EXACT_SIZE, Path};
 
 /// Longest file name that a sender offers, in bytes of UTF-8.
@@ -150,11 +150,18 @@ pub struct Request {
     pub is_exact: bool,
     /// What the requester will acknowledge.
     pub reliability: Reliability,
+    /// The window that the requester advises; `None` if it has none.
+    pub window: Option<WindowAdvice>,
     /// The chunks.
     pub chunks: ChunkRanges,
 }
 
 impl Request {
+    /// Returns true if it takes back an earlier request: nothing is asked for, and the window is closed.
+    pub fn is_stop(&self) -> bool {
+        self.chunks.is_empty() && self.window.is_none_or(|window| window.chunks == 0)
+    }
+
     /// Returns the same bytes, in chunks no larger than this path affords.
     pub fn fitted_to(self, path: &Path) -> Request {
         match ChunkSize::from_code(self.chunk_log2) {
@@ -166,7 +173,9 @@ impl Request {
     /// Returns the same bytes as smaller chunks; as it is if chunks are no larger than that.
     pub fn in_chunks_of(mut self, chunk_log2: u8) -> Request {
         if chunk_log2 < self.chunk_log2 {
-            self.chunks = self.chunks.divided(self.chunk_log2 - chunk_log2);
+            let parts = self.chunk_log2 - chunk_log2;
+            self.chunks = self.chunks.divided(parts);
+            self.window = self.window.map(|window| window.divided(parts));
             self.chunk_log2 = chunk_log2;
         }
         self
@@ -181,7 +190,9 @@ impl Request {
         };
         let unit = smallest.min(self.chunk_log2);
         let asked = core::mem::take(&mut self.chunks);
-        self.chunks = asked.divided(self.chunk_log2 - unit);
+        let parts = self.chunk_log2 - unit;
+        self.chunks = asked.divided(parts);
+        self.window = self.window.map(|window| window.divided(parts));
         self.chunk_log2 = unit;
         let mut taken = ChunkRanges::default();
         // Chunks of a content mostly come one after the other.
@@ -458,7 +469,8 @@ impl Request {
     fn encode_fields(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.content.as_bytes());
         let exact = if self.is_exact { EXACT_SIZE } else { 0 };
-        out.extend_from_slice(&[self.chunk_log2 | exact, 0, 0, 0]);
+        out.push(self.chunk_log2 | exact);
+        WindowAdvice::encode(self.window, out);
         self.chunks.encode(out);
     }
 
@@ -469,14 +481,13 @@ impl Request {
         let content = reader.guid()?;
         let size = reader.u8()?;
         let chunk_log2 = checked_log2(size & !EXACT_SIZE)?;
-        // Three octets for the window of end-to-end flow control [MFTP §3.4.2]; zero means
-        // none.
-        let _window = reader.take(3)?;
+        let window = WindowAdvice::read(reader)?;
         let chunks = ChunkRanges::decode(reader)?;
         Ok(Request {
             content,
             chunk_log2,
             is_exact: size & EXACT_SIZE != 0,
+            window,
             reliability,
             chunks,
         })
@@ -535,9 +546,11 @@ mod tests {
     }
 
     prop_compose! {
-        fn any_request()(content in any_guid(), chunk_log2 in 14u8..=22, is_exact: bool,
+        fn any_request()(window in 0u8..4, content in any_guid(), chunk_log2 in 14u8..=22, is_exact: bool,
                          reliability in any_reliability(), chunks in any_ranges()) -> Request {
-            Request { content, chunk_log2, is_exact, reliability, chunks }
+            let window = super::super::WindowVerdict::ALL.get(usize::from(window)).copied();
+            let window = window.map(|verdict| WindowAdvice { verdict, chunks: 300 });
+            Request { window, content, chunk_log2, is_exact, reliability, chunks }
         }
     }
 

@@ -125,6 +125,8 @@ pub(crate) struct Make {
     pub(crate) strangers: u8,
     /// With `AccessRouters`: the router of the second link accepts all chunks of content, and drops them.
     pub(crate) swallows: bool,
+    /// Initial end-to-end window, in bytes.
+    pub(crate) window: u64,
     pub(crate) seed: u64,
 }
 
@@ -142,6 +144,7 @@ impl Default for Make {
             terms: [LinkTerms::default(); 2],
             strangers: 0,
             swallows: false,
+            window: 64 << 20,
             seed: 7,
         }
     }
@@ -190,6 +193,7 @@ fn host_config(secret: u8, make: &Make) -> HostConfig {
     let defaults = HostConfig::new(KeyPair::from_secret(&[secret; 32]), WALL);
     HostConfig {
         policy: make.policy,
+        window: make.window,
         terms: (0..).zip(make.terms).collect(),
         split: make.split,
         hop: HopConfig {

@@ -105,6 +105,8 @@ pub struct HostPlan {
     pub announcement_lifetime: Duration,
     /// Time for which chunks may be missing before their source is told.
     pub nack_timeout: Duration,
+    /// Initial end-to-end window, in bytes.
+    pub window: u64,
     /// Longest content, in bytes.
     pub content_limit: u64,
     /// Bound of the contents in transfer at a time.
@@ -192,6 +194,7 @@ impl HostPlan {
             binding_lifetime: section.binding_lifetime.0,
             announcement_lifetime: section.announcement_lifetime.0,
             nack_timeout: section.nack_timeout.0,
+            window: section.window.0,
             content_limit: section.content_limit.0,
             max_transfers: section.max_transfers,
             metrics: section.metrics,

@@ -159,6 +159,7 @@ impl Draft {
                 format!("no router believes an announcement for {announced_for}; write at most {MAX_ANNOUNCEMENT}"),
             );
         }
+        found.count("host.window", section.window.0, 1..=1 << 40, " bytes");
         found.count(
             "host.content_limit",
             section.content_limit.0,

@@ -164,6 +164,10 @@ pub struct HostSection {
     /// How long a chunk may be missing before its source is told.
     #[schemars(with = "String")]
     pub nack_timeout: Span,
+    /// Initial end-to-end window: what a source may send before it hears of its receiver. A program
+    /// that keeps up has its window doubled each time.
+    #[schemars(with = "String")]
+    pub window: ByteSize,
     /// The longest content to fetch.
     #[schemars(with = "String")]
     pub content_limit: ByteSize,
@@ -191,6 +195,7 @@ impl Default for HostSection {
             binding_lifetime: Span(Duration::from_secs(60)),
             announcement_lifetime: Span(Duration::from_secs(600)),
             nack_timeout: Span(Duration::from_secs(5)),
+            window: ByteSize(64 << 20),
             content_limit: ByteSize(1 << 48),
             max_transfers: 4096,
             metrics: None,

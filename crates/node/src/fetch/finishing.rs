@@ -2,7 +2,7 @@
 
 use whimbrel_content::{Assembly, ChunkSize, Folder};
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::local::{FailReason, LocalRequest};
+use whimbrel_mobilityfirst::local::{FailReason, LocalRequest, MissingParts};
 
 use super::FetchError;
 use super::file_destination::FileDestination;
@@ -26,6 +26,8 @@ pub(super) struct Missing {
     files: Option<(usize, String, FailReason)>,
     /// Failures since the last completed file.
     in_a_row: usize,
+    /// The same of those that are not sent again.
+    incomplete: Option<(usize, String, MissingParts)>,
 }
 
 impl Fetch {
@@ -63,6 +65,34 @@ impl Fetch {
             .first()
             .map_or(String::new(), |at| plan.path_of(*at));
         let (files, ..) = self.missing.files.get_or_insert((0, first, reason));
+        *files += entries.len();
+        if let Some(transfer) = self.transfers.remove(&request) {
+            self.leave_one(transfer);
+        }
+        self.advance()
+    }
+
+    /// Notes that parts of a content did not come, and are not sent again. Other files of a folder may come
+    /// whole.
+    pub(super) fn note_incomplete(
+        &mut self,
+        request: u32,
+        missing: MissingParts,
+    ) -> Result<Vec<LocalRequest>, FetchError> {
+        let Some(transfer) = self.transfers.get(&request) else {
+            return Ok(Vec::new());
+        };
+        let (Some(plan), Purpose::Member(entries) | Purpose::Pack(entries)) =
+            (&self.plan, &transfer.purpose)
+        else {
+            return match self.unpack_incomplete(request)? {
+                true => Ok(Vec::new()),
+                false => Err(FetchError::Incomplete(missing)),
+            };
+        };
+        let first = entries.first().map(|at| plan.path_of(*at));
+        let first = first.unwrap_or_default();
+        let (files, ..) = self.missing.incomplete.get_or_insert((0, first, missing));
         *files += entries.len();
         if let Some(transfer) = self.transfers.remove(&request) {
             self.leave_one(transfer);
@@ -130,6 +160,13 @@ impl Fetch {
                     count,
                     first,
                     reason,
+                });
+            }
+            if let Some((count, first, missing)) = self.missing.incomplete.take() {
+                return Err(FetchError::FilesIncomplete {
+                    count,
+                    first,
+                    missing,
                 });
             }
             plan.finish()?;

@@ -184,6 +184,19 @@ pub enum FetchError {
         /// The reason.
         reason: FailReason,
     },
+    /// Some of a folder's files are not sent again, and parts of them are missing; the others are there.
+    #[error(
+        "{count} of the folder's files, {first} among them, are not whole: {}",
+        incomplete(missing)
+    )]
+    FilesIncomplete {
+        /// The number of files.
+        count: usize,
+        /// The path of one, quoted for a terminal.
+        first: String,
+        /// What is missing of the content with that one.
+        missing: MissingParts,
+    },
     /// A folder cannot be written as a stream.
     #[error(
         "this is a folder, which cannot be written to a pipe or a device; name a folder for it with -o"
@@ -280,9 +293,27 @@ pub enum FetchError {
     /// Its source sends nothing again, and parts are missing.
     #[error("{}", incomplete(.0))]
     Incomplete(MissingParts),
+    /// Parts of a file did not come.
+    #[error("parts of it are missing and not sent again (reliability dont-care)")]
+    NotSentAgain,
     /// The user has interrupted the fetch.
     #[error("interrupted")]
     Interrupted,
+}
+
+impl FetchError {
+    /// Returns true for a failure that a later attempt may not meet.
+    pub fn may_pass(&self) -> bool {
+        matches!(
+            self,
+            FetchError::Disk { .. }
+                | FetchError::Output(_)
+                | FetchError::Host(_)
+                | FetchError::InUse(_)
+                | FetchError::Failed { .. }
+                | FetchError::Interrupted
+        )
+    }
 }
 
 /// Names what is missing of a content that is not sent again.
@@ -350,10 +381,15 @@ pub fn fetch(
     stop: &AtomicBool,
     observe: &mut dyn FnMut(&Progress),
 ) -> Result<Fetched, FetchError> {
+    let (content, is_offered) = (options.content, options.offered.is_some());
     let mut fetch = Fetch::begin(options)?;
     let outcome = fetch.run(attachment, stop, observe);
-    if outcome.is_err() {
+    if let Err(error) = &outcome {
         fetch.leave();
+        // An offer that is refused does not come again.
+        if is_offered && !error.may_pass() {
+            fetch.forget(content);
+        }
     }
     observe(&fetch.progress);
     // The user knows the output, not the hidden file beside it.

@@ -351,11 +351,7 @@ impl Fetch {
                 };
                 Ok(Vec::new())
             }
-            LocalEvent::Incomplete { request, missing }
-                if self.transfers.contains_key(&request) =>
-            {
-                Err(FetchError::Incomplete(missing))
-            }
+            LocalEvent::Incomplete { request, missing } => self.note_incomplete(request, missing),
             LocalEvent::Failed { request, reason } => self.note_failure(request, reason),
             _ => Ok(Vec::new()),
         }
@@ -440,6 +436,15 @@ impl Fetch {
     pub(super) fn leave(&mut self) {
         for (_, transfer) in core::mem::take(&mut self.transfers) {
             self.leave_one(transfer);
+        }
+    }
+
+    /// Forgets what has come of a content.
+    pub(super) fn forget(&self, content: Guid) {
+        let folder = self.wanted.as_ref().map(FileDestination::folder);
+        let part = folder.and_then(|folder| PartFile::open(folder, content, u64::MAX).ok());
+        if let Some((part, ..)) = part {
+            part.discard();
         }
     }
 

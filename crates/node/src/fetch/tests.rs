@@ -6,7 +6,9 @@ use std::os::unix::net::UnixStream;
 
 use bytes::Bytes;
 use whimbrel_content::{Assembly, ChunkSize};
-use whimbrel_mobilityfirst::local::{Get, LocalChunk, LocalEvent, LocalRequest, greeting};
+use whimbrel_mobilityfirst::local::{
+    Get, LocalChunk, LocalEvent, LocalRequest, MissingParts, OfferId, greeting,
+};
 use whimbrel_mobilityfirst::wire::EXACT_SIZE;
 
 mod folders;
@@ -27,6 +29,8 @@ enum Manners {
     LeavesAfter(usize),
     /// Sends a false byte in each chunk first, then the chunk.
     LiesFirst,
+    /// Sends this chunk of this content never, and nothing again.
+    Loses(Guid, u32),
 }
 
 fn read_frame(stream: &mut UnixStream) -> Option<Vec<u8>> {
@@ -84,8 +88,10 @@ fn play_host(mut stream: UnixStream, shelf: &Shelf, manners: Manners) -> usize {
         return sent;
     }
     while let Some(request) = read_request(&mut stream) {
-        let LocalRequest::Get(get) = request else {
-            continue;
+        let get = match request {
+            LocalRequest::Get(get) => get,
+            LocalRequest::Accept(accept) => accept.get,
+            _ => continue,
         };
         let known = shelf.publish(&get.content).is_some();
         if !known {
@@ -111,6 +117,9 @@ fn play_host(mut stream: UnixStream, shelf: &Shelf, manners: Manners) -> usize {
             if assembly.verified().contains(&range) && !range.is_empty() {
                 continue;
             }
+            if manners == Manners::Loses(get.content, index) {
+                continue;
+            }
             let chunk = chunk_of(shelf, &get, index);
             if manners == Manners::LiesFirst {
                 let mut lie = chunk.clone();
@@ -128,6 +137,18 @@ fn play_host(mut stream: UnixStream, shelf: &Shelf, manners: Manners) -> usize {
             sent += 1;
         }
         assembly.deliver_again();
+        if let Manners::Loses(content, index) = manners
+            && content == get.content
+        {
+            let gap = chunk_size.range(index.into(), length).unwrap();
+            let missing = MissingParts {
+                content_len: Some(length),
+                bytes: gap.end - gap.start,
+                ranges: vec![gap],
+            };
+            let request = get.request;
+            write_event(&mut stream, &LocalEvent::Incomplete { request, missing });
+        }
     }
     sent
 }
@@ -137,6 +158,8 @@ struct Scene {
     shelf: Shelf,
     update: bool,
     limit: Option<u64>,
+    /// Contents come by an offer, and are folders as one.
+    offers_bundles: bool,
 }
 
 impl Scene {
@@ -146,6 +169,7 @@ impl Scene {
             shelf: Shelf::new(None),
             update: false,
             limit: Some(1 << 40),
+            offers_bundles: false,
         }
     }
 
@@ -189,8 +213,11 @@ impl Scene {
                 timeout,
                 limit: self.limit,
                 update: self.update,
-                offered: None,
-                unpacking: None,
+                offered: self.offers_bundles.then_some(OfferId {
+                    sender: Guid([5; 32]),
+                    number: 1,
+                }),
+                unpacking: (self.offers_bundles).then_some(Unpacking { limit: self.limit }),
             };
             let mut attachment = Attachment::Once(Some(LocalClient::over(ours).unwrap()));
             let fetched = fetch(&mut attachment, options, stop, &mut |_| {});

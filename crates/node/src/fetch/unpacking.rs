@@ -13,6 +13,7 @@ use super::finishing::name_for;
 use super::folder::{FolderPlan, Goal, Job, is_part_of};
 use super::part::{Manner, PartFile};
 use super::session::Fetch;
+use super::transfer::{Purpose, Sink};
 use crate::bundle::{BundlePart, LIST_AT, parts_of};
 
 /// Bytes that are copied at once.
@@ -25,8 +26,48 @@ pub struct Unpacking {
     pub limit: Option<u64>,
 }
 
+/// Returns the length of a bundle's list, if it has come.
+fn listing_len(part: &PartFile, assembly: &Assembly) -> Result<Option<u64>, FetchError> {
+    let verified = assembly.verified();
+    if !verified.contains(&(0..LIST_AT)) {
+        return Ok(None);
+    }
+    let head = part.read_all(LIST_AT)?;
+    let len = head.try_into().map_or(0, u64::from_be_bytes);
+    let end = LIST_AT.saturating_add(len);
+    Ok(verified.contains(&(0..end)).then_some(len))
+}
+
 impl Fetch {
-    /// Writes the files of a complete bundle. A run that is killed meanwhile begins it again, in the same
+    /// Writes the files of a bundle whose missing parts are not sent again, as far as they have come. Returns
+    /// false if it is none, or the list is among what is missing.
+    pub(super) fn unpack_incomplete(&mut self, request: u32) -> Result<bool, FetchError> {
+        // A record that is written late would come back after its removal.
+        self.keeper.wait();
+        let (Some(transfer), Some(wanted)) = (self.transfers.get(&request), self.wanted.clone())
+        else {
+            return Ok(false);
+        };
+        let is_bundle = self.unpacking.is_some() && transfer.purpose == Purpose::Whole;
+        let (Sink::Part(part), true, Some(length)) =
+            (&transfer.sink, is_bundle, transfer.assembly.confirmed_len())
+        else {
+            return Ok(false);
+        };
+        if listing_len(part, &transfer.assembly)?.is_none() {
+            return Ok(false);
+        }
+        let Some(transfer) = self.transfers.remove(&request) else {
+            return Ok(false);
+        };
+        let mut manner = transfer.manner.unwrap_or_default();
+        if let Sink::Part(part) = transfer.sink {
+            self.unpack(part, &transfer.assembly, &mut manner, &wanted, length)?;
+        }
+        Ok(true)
+    }
+
+    /// Writes the files of a bundle that have come. A run that is killed meanwhile begins it again, in the same
     /// folder.
     pub(super) fn unpack(
         &mut self,
@@ -42,15 +83,10 @@ impl Fetch {
             path: path.to_owned(),
             source,
         };
-        let mut head = [0; LIST_AT as usize];
-        if length < LIST_AT {
-            return Err(FetchError::BadBundle);
-        }
-        file.read_exact_at(&mut head, 0).map_err(failed)?;
-        let listing_len = u64::from_be_bytes(head);
-        if listing_len > (length - LIST_AT).min(MAX_LISTING_LEN as u64) {
-            return Err(FetchError::BadBundle);
-        }
+        let listing_len = match listing_len(&part, assembly)? {
+            Some(len) if len <= (length - LIST_AT).min(MAX_LISTING_LEN as u64) => len,
+            _ => return Err(FetchError::BadBundle),
+        };
         let mut listing = vec![0; listing_len as usize];
         file.read_exact_at(&mut listing, LIST_AT).map_err(failed)?;
         let listing = Folder::decode(&listing)?;
@@ -79,10 +115,15 @@ impl Fetch {
         while let Some(job) = plan.queue.pop_front() {
             let part = parts.iter().find(|part| part.content == job.content);
             let part = part.ok_or(FetchError::BadBundle)?;
-            place(&mut plan, &job, file, part, wanted)?;
+            let range = part.offset..part.offset + part.length;
+            match assembly.verified().contains(&range) {
+                true => place(&mut plan, &job, file, part, wanted)?,
+                false => plan.refuse(&job.entries, &FetchError::NotSentAgain)?,
+            }
         }
         plan.finish()?;
-        self.progress.files = Some((plan.files, plan.files));
+        let made = plan.files.saturating_sub(plan.refused.len());
+        self.progress.files = Some((made, plan.files));
         self.done = Some(goal.top);
         self.plan = Some(plan);
         part.discard();

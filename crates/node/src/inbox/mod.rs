@@ -410,7 +410,7 @@ impl InboxRun<'_> {
                     self.queue.push_front(next);
                 }
                 (None, FetchError::Interrupted) => {}
-                (None, error) if taking::may_pass(&error) => {
+                (None, error) if error.may_pass() => {
                     self.later.push((Instant::now() + AGAIN, offer.clone()));
                     observe(InboxEvent::Failed(offer, error));
                 }

@@ -166,15 +166,3 @@ fn destination(
     let path = file.as_deref().unwrap_or(folder);
     Ok(Destination::open(path, stop)?)
 }
-
-/// Returns true for a failure that a later attempt may not meet.
-pub(super) fn may_pass(error: &FetchError) -> bool {
-    matches!(
-        error,
-        FetchError::Disk { .. }
-            | FetchError::Output(_)
-            | FetchError::Host(_)
-            | FetchError::InUse(_)
-            | FetchError::Failed { .. }
-    )
-}

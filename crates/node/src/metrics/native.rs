@@ -79,6 +79,7 @@ const HOST_COUNTS: Rows<HostCounters, u64> = rows![c: HostCounters => u64;
     "whimbrel_host_chunks_unproven", "Chunks that did not belong to the content that they claimed", c.unproven;
     "whimbrel_host_requests_sent", "Requests sent, repeated ones included", c.requests_sent;
     "whimbrel_host_nacks_sent", "NACKs sent", c.nacks_sent;
+    "whimbrel_host_windows_sent", "Messages about end-to-end windows sent", c.windows_sent;
     "whimbrel_host_pushes_sent", "Pushes sent to proxies", c.pushes_sent;
     "whimbrel_host_left_over", "Inputs after which work was left over", c.left_over;
 ];

@@ -114,6 +114,7 @@ impl Downloads {
             Ok(verified) => verified,
             Err(Refusal::Duplicate) => {
                 effects.counters.duplicates += 1;
+                download.window.note_chunk(data.index);
                 self.note_alive(now, id, arrived, effects);
                 return Taken::Before;
             }
@@ -127,10 +128,7 @@ impl Downloads {
         let Some(download) = self.by_id.get_mut(&id) else {
             return Taken::Not;
         };
-        let asked = download.under_way.contains(data.index);
-        download
-            .under_way
-            .remove_range(data.index..data.index.saturating_add(1));
+        let asked = download.window.note_chunk(data.index);
         download.chunk_packets = download.chunk_packets.max(room.packets().into());
         let app = download.app;
         // A chunk that its program takes at once is never refused: all others may wait for it.
@@ -141,12 +139,13 @@ impl Downloads {
                 // Its source sends it again later: a request to stop would empty the storage of routers.
                 self.give_back(arrived.header, data, effects);
             }
-            self.note_overflow(id, asked, effects);
+            self.review_window(now, id, false, asked, effects);
             return Taken::Not;
         }
         let range = verified.range();
         download.assembly.commit(verified.clone());
         download.follow_size(chunk_size, data.index);
+        download.note_order(now, data.index);
         let chunk = LocalChunk {
             request: download.request,
             index: data.index,
@@ -160,16 +159,12 @@ impl Downloads {
             data: data.payload.clone(),
         };
         let load = download.share.hold_with(room.clone());
-        let held = download.share.packets();
         download.hold(range, Held { chunk, load });
         if download.is_sent_once() && arrived.is_asked_for {
             // It may have been the last one.
             effects.set(Timer::Download(id), now + download.patience());
         }
-        // While chunks under way still find room.
-        if held > self.shares.limit(app) / 4 * 3 {
-            self.note_overflow(id, false, effects);
-        }
+        self.review_window(now, id, true, asked, effects);
         Taken::New
     }
 
@@ -192,7 +187,8 @@ impl Downloads {
         download.source = Some((header.source, header.source_address));
         download.follow_source(arrived.data.reliability, &header.extensions);
         download.note_arrival(now);
-        effects.set(Timer::Download(id), now + download.patience());
+        let pause = download.quiet_time().unwrap_or(download.patience());
+        effects.set(Timer::Download(id), now + pause);
     }
 
     /// Hands over the chunks that may be handed over, and ends the download after its last one.
@@ -245,6 +241,7 @@ impl Downloads {
             content,
             chunk_log2,
             is_exact: false,
+            window: None,
             reliability: Reliability::Ack,
             chunks,
         };

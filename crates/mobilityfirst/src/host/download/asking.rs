@@ -7,10 +7,11 @@ use whimbrel_core::{Guid, Time};
 use super::super::Timer;
 use super::super::effects::{Effects, Uplink};
 use super::Downloads;
+use super::window::QUIET;
 use crate::local::{FailReason, TransferState};
 use crate::wire::{
     ChunkRanges, Data, DropReason, NetworkHeader, Notice, Reliability, Request, ServiceId,
-    Transport,
+    Transport, WindowAdvice, WindowVerdict,
 };
 
 /// Requests that brought nothing but a repeated answer that a node does not serve the content, before
@@ -22,6 +23,11 @@ const MAX_PROVIDERS: usize = 64;
 const STOP_INTERVAL: Duration = Duration::from_secs(1);
 /// A router's restart is acted on once in this time: any node can claim that one has restarted.
 const RESEND_INTERVAL: Duration = Duration::from_secs(1);
+/// The window of a source that is told to stop.
+const CLOSED: WindowAdvice = WindowAdvice {
+    verdict: WindowVerdict::Reduce,
+    chunks: 0,
+};
 /// Bound of the sources that are remembered as told to stop.
 const MAX_STOPPED: usize = 1024;
 
@@ -137,6 +143,12 @@ impl Downloads {
         if download.asked_at.is_none() {
             return self.ask(now, id, uplink, effects);
         }
+        // Chunks that were lost on the way may have used up the window.
+        if let (Some(_), Some(last)) = (download.quiet_time(), download.last_arrival) {
+            let at = (last + download.patience()).max(now + QUIET);
+            effects.set(Timer::Download(id), at);
+            return self.repeat_window(id, effects);
+        }
         // The router passes a repeated request to a provider that was not asked yet; the others may
         // still answer.
         if download.is_hedged_at(now) {
@@ -202,6 +214,7 @@ impl Downloads {
             content,
             chunk_log2,
             is_exact: false,
+            window: Some(CLOSED),
             reliability: Reliability::DontCare,
             chunks,
         };
@@ -297,7 +310,8 @@ impl Downloads {
             DropReason::TooLarge => match ChunkSize::from_code(download.chunk_size.code() - 1) {
                 Some(smaller) => {
                     download.chunk_size = smaller;
-                    download.under_way = ChunkRanges::default();
+                    download.window.divide(1, u32::MAX);
+                    download.window.forget_under_way();
                     self.ask(now, id, uplink, effects);
                 }
                 None => self.fail(id, FailReason::TooLarge, effects),

@@ -5,14 +5,16 @@
 //! | [`one`] | one download: what has arrived and what is missing |
 //! | [`arrival`] | chunks from their arrival until a program has them |
 //! | [`asking`] | requests: which chunks, when, and from which source |
-//! | [`metering`] | programs that take their chunks more slowly than they arrive |
+//! | [`order`] | which missing chunks are lost, and not merely late |
+//! | [`window`] | the end-to-end window: what the source may send |
 
 mod arrival;
 mod asking;
-mod metering;
 mod one;
+mod order;
 #[cfg(test)]
 mod tests;
+mod window;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,6 +30,7 @@ use crate::chunk_size::Path;
 use crate::local::{AcceptOffer, FailReason, Get, LocalEvent, OfferId, TransferState};
 use crate::wire::EXACT_SIZE;
 use one::Download;
+use window::ReceiveWindow;
 
 /// For this long after a content was fetched, its source takes the chunks that it sent for under
 /// way; another request for the content must say that they are not.
@@ -62,6 +65,8 @@ pub(in crate::host) struct DownloadLimits {
     pub(in crate::host) nack_timeout: Duration,
     /// The back-pressure buffer, in packets.
     pub(in crate::host) buffer_packets: usize,
+    /// Initial end-to-end window (W_e), in bytes.
+    pub(in crate::host) window: u64,
 }
 
 /// All downloads of a host.
@@ -71,8 +76,8 @@ pub(in crate::host) struct Downloads {
     by_content: BTreeMap<Guid, BTreeSet<u64>>,
     stopped: BTreeMap<(Guid, Guid), Time>,
     shares: Shares,
-    // Downloads that have a window.
-    metered: BTreeSet<(App, u64)>,
+    // Downloads whose program has fallen behind: what they advise next waits for it.
+    withheld: BTreeSet<(App, u64)>,
     // Inbound peers that downloads have asked.
     callers: Recent<Guid>,
     // Contents that were fetched a moment ago, and the times of their last chunks.
@@ -90,7 +95,7 @@ impl Downloads {
             by_content: BTreeMap::new(),
             stopped: BTreeMap::new(),
             shares: Shares::new(limits.buffer_packets),
-            metered: BTreeSet::new(),
+            withheld: BTreeSet::new(),
             callers: Recent::new(MAX_CALLERS),
             ended: BTreeMap::new(),
             next_id: 0,
@@ -172,7 +177,7 @@ impl Downloads {
             }
         }
         self.shares.close(download.app);
-        self.metered.remove(&(download.app, id));
+        self.withheld.remove(&(download.app, id));
         if let Some(last) = download.last_arrival {
             self.note_end(download.content, last);
         }
@@ -308,6 +313,8 @@ impl Downloads {
         }
         let share = self.shares.open(app);
         let mut download = Download::new(now, app, get, assembly, chunk_size, nack_timeout, share);
+        let (most, initial) = (self.shares.limit(app), self.limits.window);
+        download.window = ReceiveWindow::new(most, initial, chunk_size.bytes());
         download.request_id = core::hash::BuildHasher::hash_one(&self.draw, id);
         download.again = self.was_here(now, &get.content);
         self.by_content.entry(get.content).or_default().insert(id);

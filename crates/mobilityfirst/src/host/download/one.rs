@@ -12,6 +12,8 @@ use super::super::App;
 use super::super::effects::{Treatment, Uplink};
 use super::super::status::DownloadStatus;
 use super::Provenance;
+use super::order::ArrivalOrder;
+use super::window::ReceiveWindow;
 use crate::local::{Delivery, Get, LocalChunk, MAX_MISSING, MissingParts, TransferState};
 use crate::wire::{
     ChunkRanges, EXACT_SIZE, Extensions, MAX_RANGES, Reliability, Request, ServiceId,
@@ -74,10 +76,9 @@ pub(super) struct Download {
     // packets.
     pub(super) share: Pool,
     pub(super) chunk_packets: u64,
-    // Bound of the chunks here and under way; `None` until its program has proven slow.
-    pub(super) window: Option<u64>,
-    // Of those, the requested chunks that are not here.
-    pub(super) under_way: ChunkRanges,
+    // What its source may send.
+    pub(super) window: ReceiveWindow,
+    pub(super) order: ArrivalOrder,
     // True if the source sent its latest chunks for another request, so that none is under way.
     pub(super) again: bool,
     pub(super) source: Option<(Guid, Guid)>,
@@ -145,8 +146,8 @@ impl Download {
             next_offset,
             share,
             chunk_packets: 1,
-            window: None,
-            under_way: ChunkRanges::default(),
+            window: ReceiveWindow::default(),
+            order: ArrivalOrder::new(nack_timeout),
             again: false,
             source: None,
             state: TransferState::Requested,
@@ -186,6 +187,7 @@ impl Download {
             content: self.content,
             chunk_log2: self.chunk_size.code(),
             is_exact: self.is_exact,
+            window: self.window_advice(),
             reliability: self.reliability,
             chunks,
         }
@@ -265,45 +267,10 @@ impl Download {
         missing
     }
 
-    /// Returns the first missing chunks that are not under way, at most `count`.
-    pub(super) fn first_missing(&self, count: u64) -> ChunkRanges {
-        let mut missing = ChunkRanges::default();
-        let indices = self.assembly.missing_chunks(self.chunk_size);
-        let indices = indices.map(|index| index as u32);
-        let idle = indices.filter(|index| !self.under_way.contains(*index));
-        idle.take(count as usize)
-            .for_each(|index| missing.insert(index));
-        missing
-    }
-
-    /// Returns the chunks to ask for when nothing comes: all that are missing, or as many as there
-    /// is room for, which then are under way.
-    pub(super) fn wanted(&mut self) -> ChunkRanges {
-        let Some(window) = self.window else {
-            return self.missing();
-        };
-        self.under_way = ChunkRanges::default();
-        self.under_way = self.first_missing(window.saturating_sub(self.waiting()).max(1));
-        self.under_way.clone()
-    }
-
-    /// Returns the chunks that are to come: all that are missing, or those that there is room for.
-    pub(super) fn awaited(&self) -> ChunkRanges {
-        match self.window {
-            Some(_) => self.under_way.clone(),
-            None => self.missing(),
-        }
-    }
-
-    /// Returns the number of chunks here that the program has not used.
-    pub(super) fn waiting(&self) -> u64 {
-        self.held.len() as u64 + u64::from(self.unconsumed)
-    }
-
     /// Returns true if the program, and not the network, holds the download up.
     pub(super) fn program_is_slow(&self) -> bool {
-        let no_room = self.window.is_some_and(|window| self.waiting() >= window);
-        self.unconsumed >= self.credit || no_room && self.unconsumed > 0
+        let waits = self.window.waits_for_program(self.waiting());
+        self.unconsumed >= self.credit || waits && self.unconsumed > 0
     }
 
     /// Returns true if a chunk at `offset` may be handed over as soon as it arrives.
@@ -395,9 +362,8 @@ impl Download {
             return;
         }
         let parts = self.chunk_size.code() - size.code();
-        self.under_way = self.under_way.divided(parts);
-        self.under_way.remove_range(index..index.saturating_add(1));
-        self.window = self.window.map(|window| window << parts);
+        self.window.divide(parts, index);
+        self.order.forget();
         // One at a time stays one at a time.
         self.credit = 1 + (self.credit - 1).saturating_mul(1 << parts);
         self.chunk_packets = (self.chunk_packets >> parts).max(1);

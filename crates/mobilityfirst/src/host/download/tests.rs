@@ -40,6 +40,7 @@ impl Fetch {
             transfers: 4,
             nack_timeout: Duration::from_secs(5),
             buffer_packets: 1024,
+            window: 64 << 20,
         };
         let mut fetch = Fetch {
             downloads: Downloads::new(limits, &mut SeededRng::new(1)),

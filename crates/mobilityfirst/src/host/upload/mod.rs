@@ -10,6 +10,7 @@ mod sending;
 #[cfg(test)]
 mod tests;
 mod turns;
+mod window;
 
 use std::collections::BTreeMap;
 
@@ -233,10 +234,13 @@ impl Uploads {
         let Some(offer) = self.catalogue.get(&key.content) else {
             return self.refuse(key, header, &request, DropReason::NotServed, effects);
         };
-        if request.chunks.is_empty() {
+        if request.is_stop() {
             self.end_refused(&key, DropReason::NotAccepted, effects);
             self.by_key.remove(&key);
             return;
+        }
+        if request.chunks.is_empty() {
+            return self.follow_window(now, key, header, &request);
         }
         let options = offer.options;
         let content_len = offer.publish.content_len;
@@ -262,6 +266,9 @@ impl Uploads {
         let Some(upload) = self.by_key.get_mut(&key) else {
             return;
         };
+        // What is not sent again is sent at once.
+        let window = (request.window).filter(|_| upload.reliability != Reliability::DontCare);
+        upload.window.advise(window, request.chunk_log2);
         let stored = core::mem::take(&mut upload.stored);
         if presence == Presence::MayBeUnderWay {
             wanted.subtract(&upload.sent[0]);
@@ -442,7 +449,7 @@ impl Uploads {
     /// Keeps a chunk here because no router answers.
     pub(super) fn send_later(&mut self, key: Key, index: u32) {
         if let Some(upload) = self.by_key.get_mut(&key) {
-            upload.pending.insert(index);
+            upload.take_back(index);
             if let Some(group) = upload.group_mut() {
                 group.take_back(&ChunkRanges::from(index..index.saturating_add(1)));
             }
@@ -552,13 +559,7 @@ impl Uploads {
         }
         let count = upload.chunk_size.count(content_len).min(u32::MAX.into()) as u32;
         let chunks = notice.chunks.intersection(&ChunkRanges::from(0..count));
-        if upload.stored.len() < MAX_PROXIES || upload.stored.contains_key(&header.source) {
-            upload
-                .stored
-                .entry(header.source)
-                .or_default()
-                .union(&chunks);
-        }
+        upload.note_stored(header.source, &chunks);
         if notice.is_nearly_full() {
             upload.pause(now);
         } else if notice.chunks.is_empty() {
@@ -614,6 +615,7 @@ impl Uploads {
         if let Some((_, kept)) = &mut upload.kept {
             kept.subtract(&chunks);
         }
+        upload.window.give_back(upload.bytes_of(&chunks));
         upload.pending.union(&chunks);
         if let Some(group) = upload.group_mut() {
             group.take_back(&chunks);

@@ -9,7 +9,8 @@ use whimbrel_core::{Guid, Time};
 use super::confirming::Unconfirmed;
 use super::group::GroupPush;
 use super::sending::SentContent;
-use super::{Asked, MAX_PAUSE};
+use super::window::SendWindow;
+use super::{Asked, MAX_PAUSE, MAX_PROXIES};
 use crate::local::Delivery;
 use crate::taken::MIN_GUARD;
 use crate::wire::{ChunkRanges, Reliability, ServiceId};
@@ -42,6 +43,7 @@ pub(super) struct Upload {
     pub(super) unconfirmed: Unconfirmed,
     // The access router, and the chunks of which it keeps copies.
     pub(super) kept: Option<(Guid, ChunkRanges)>,
+    pub(super) window: SendWindow,
     pub(super) paused_until: Time,
     pub(super) pauses: u32,
     pub(super) last_use: Time,
@@ -67,6 +69,7 @@ impl Upload {
             stored: BTreeMap::new(),
             unconfirmed: Unconfirmed::default(),
             kept: None,
+            window: SendWindow::default(),
             paused_until: Time::ZERO,
             pauses: 0,
             last_use: now,
@@ -142,6 +145,30 @@ impl Upload {
         self.pending.union(&late);
     }
 
+    /// Returns the bytes of chunks, as a window counts them.
+    pub(super) fn bytes_of(&self, chunks: &ChunkRanges) -> u64 {
+        chunks.count() << self.chunk_size.code()
+    }
+
+    /// Notes that a proxy stores chunks. They are within the storage's limit, not within the window.
+    pub(super) fn note_stored(&mut self, proxy: Guid, chunks: &ChunkRanges) {
+        let is_known = self.stored.contains_key(&proxy);
+        if !is_known && self.stored.len() >= MAX_PROXIES {
+            return;
+        }
+        let stored = self.stored.entry(proxy).or_default();
+        let before = stored.count();
+        stored.union(chunks);
+        let added = stored.count() - before;
+        self.window.give_back(added << self.chunk_size.code());
+    }
+
+    /// Takes a chunk back that did not leave.
+    pub(super) fn take_back(&mut self, index: u32) {
+        self.window.give_back(self.chunk_size.bytes());
+        self.pending.insert(index);
+    }
+
     pub(super) fn rotate_sent(&mut self, now: Time) {
         if now.since(self.sent_since) >= self.repeat_guard {
             let older = core::mem::take(&mut self.sent[0]);
@@ -172,7 +199,18 @@ impl Upload {
         !self.pending.is_empty() || !self.unconfirmed.is_empty() || self.push.is_some()
     }
 
+    /// Returns the next chunk to send, if the receiver's window is open.
     pub(super) fn next(&mut self) -> Option<u32> {
+        let is_waiting = self.push.as_ref().is_some_and(SentContent::is_waiting);
+        if is_waiting || !self.window.is_open() {
+            return None;
+        }
+        let next = self.take_pending()?;
+        self.window.take(self.chunk_size.bytes());
+        Some(next)
+    }
+
+    fn take_pending(&mut self) -> Option<u32> {
         match self.first.take() {
             Some(first) => {
                 self.pending.remove_range(first..first + 1);

@@ -19,7 +19,7 @@ impl Uploads {
             return;
         }
         if let Some(upload) = self.by_key.get_mut(&key) {
-            upload.pending.insert(index);
+            upload.take_back(index);
             self.take_turn(key);
         }
     }

@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use whimbrel_content::ChunkSize;
-use whimbrel_core::Time;
+use whimbrel_core::{Guid, Time};
 
 use super::group::GroupPush;
 use super::one::Upload;
@@ -23,14 +23,19 @@ const GRACE: Duration = Duration::from_secs(1);
 /// long, and then after twice as long each time: the confirmation, or its receiver's memory, may be lost.
 const PROBE: Duration = Duration::from_secs(20);
 const MAX_PROBE: Duration = Duration::from_secs(600);
-/// Maximum of contents that one program sends at the same time.
-const MAX_SENDS: usize = 256;
+/// Maximum of contents that one program sends, with those that wait for their turn.
+const MAX_SENDS: usize = 1024;
+/// Contents of one program that leave for one receiver at the same time: half of what an inbox receives at the
+/// same time, which is to take the first ones before it is offered the next ones.
+const AT_ONCE: usize = 32;
 
 /// What a sent content has beyond a requested one.
 pub(super) struct SentContent {
     app: App,
     request: u32,
     offer: SignedOffer,
+    // Its turn has not come.
+    is_waiting: bool,
     // Chunks that the first router has, but for those that a router has dropped since.
     taken: ChunkRanges,
     taken_at: Time,
@@ -54,6 +59,11 @@ pub(in crate::host) struct Pushed<'a> {
 impl SentContent {
     pub(super) fn app(&self) -> App {
         self.app
+    }
+
+    /// Returns true while it waits for others to the same receiver.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.is_waiting
     }
 
     pub(super) fn offer(&self) -> SignedOffer {
@@ -153,6 +163,7 @@ impl Uploads {
         self.by_key.remove(&key);
         let presence = super::Presence::Lost;
         self.handle_wanted(now, key.way, header, request, presence, effects);
+        let is_waiting = self.leaving_to(app, &key.client) >= AT_ONCE;
         if let Some(upload) = self.by_key.get_mut(&key) {
             let delivery = send.options.delivery;
             upload.delivery = delivery;
@@ -160,6 +171,7 @@ impl Uploads {
                 app,
                 request: send.request,
                 offer,
+                is_waiting,
                 taken: ChunkRanges::default(),
                 taken_at: now,
                 is_taken: false,
@@ -167,6 +179,33 @@ impl Uploads {
                 told: None,
                 group: (delivery.service == Service::Multicast).then(GroupPush::default),
             });
+        }
+    }
+
+    /// Returns the number of a program's contents that leave for a receiver now.
+    fn leaving_to(&self, app: App, client: &Guid) -> usize {
+        let to_client = self.by_key.iter().filter(|(key, _)| key.client == *client);
+        let pushes = to_client.filter_map(|(_, upload)| upload.push.as_ref());
+        let leaving = pushes.filter(|it| it.app == app && !it.is_waiting && !it.is_taken);
+        leaving.count()
+    }
+
+    /// Contents whose turn has come leave, in the order in which they were given to the host.
+    fn start_waiting(&mut self) {
+        let waiting = self.by_key.iter().filter_map(|(key, upload)| {
+            let push = upload.push.as_ref().filter(|it| it.is_waiting)?;
+            Some((push.app, push.request, *key))
+        });
+        let mut waiting: Vec<(App, u32, Key)> = waiting.collect();
+        waiting.sort_unstable();
+        for (app, _, key) in waiting {
+            if self.leaving_to(app, &key.client) >= AT_ONCE {
+                continue;
+            }
+            if let Some(push) = (self.by_key.get_mut(&key)).and_then(|it| it.push.as_mut()) {
+                push.is_waiting = false;
+                self.take_turn(key);
+            }
         }
     }
 
@@ -261,6 +300,7 @@ impl Uploads {
         if left.is_empty() {
             push.end(SendState::Delivered, effects);
             self.by_key.remove(key);
+            self.start_waiting();
         }
     }
 
@@ -298,6 +338,7 @@ impl Uploads {
                 upload.pending.insert(last);
             }
         }
+        self.start_waiting();
     }
 
     fn push_status_of(&self, now: Time, key: &Key) -> Option<PushStatus> {

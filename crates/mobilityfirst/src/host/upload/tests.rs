@@ -4,7 +4,8 @@ use whimbrel_core::PortId;
 
 use super::*;
 use crate::local::Publish;
-use crate::wire::{ContentKind, UpperProtocol};
+use crate::local::SendContent;
+use crate::wire::{ContentKind, OfferTerms, OfferUse, UpperProtocol, WindowAdvice, WindowVerdict};
 
 const PROGRAM: App = App::Inner(1);
 
@@ -26,6 +27,7 @@ fn ask(uploads: &mut Uploads, effects: &mut Effects, client: u8, way: Way, count
             content,
             chunk_log2: 16,
             is_exact: false,
+            window: None,
             reliability: Reliability::Nack,
             chunks: ChunkRanges::all(),
         };
@@ -173,4 +175,126 @@ fn a_notice_of_kept_chunks_is_believed_of_the_own_router_alone() {
     assert_eq!(uploads.delegated_status(8).len(), 1);
     uploads.note_forgotten(&own);
     assert!(uploads.delegated_status(8).is_empty());
+}
+
+/// "The sender starts at an initial end-to-end sending window" [MFTP §3.4.2], and stops after it.
+#[test]
+fn a_source_sends_a_window_and_waits_for_the_next_advice() {
+    let mut uploads = Uploads::new(Guid([200; 32]), 64, &mut SeededRng::new(1));
+    let mut effects = Effects::default();
+    let (content, client) = (Guid([1; 32]), Guid([7; 32]));
+    let publish = Publish {
+        content,
+        content_len: 1 << 20,
+        kind: ContentKind::File,
+        file_name: String::new(),
+    };
+    uploads.publish(Time::ZERO, offered(publish), &mut effects);
+    let mut told = |uploads: &mut Uploads, window: u16, chunks: ChunkRanges| {
+        let (service, upper) = (ServiceId::UNICAST, UpperProtocol::Transport);
+        let mut header = NetworkHeader::new(service, upper, client, content);
+        header.extensions.request = Some(5);
+        let request = Request {
+            content,
+            chunk_log2: 16,
+            is_exact: true,
+            window: Some(WindowAdvice {
+                verdict: WindowVerdict::Maintain,
+                chunks: window,
+            }),
+            reliability: Reliability::Nack,
+            chunks,
+        };
+        let (way, presence) = (Way::Uplink, Presence::MayBeUnderWay);
+        uploads.handle_wanted(Time::ZERO, way, &header, request, presence, &mut effects);
+        let mut upload = uploads.by_key.values_mut().next();
+        let next = || upload.as_mut().and_then(|it| it.next());
+        core::iter::from_fn(next).collect::<Vec<u32>>()
+    };
+    // The last one of sixteen first.
+    assert_eq!(told(&mut uploads, 3, ChunkRanges::all()), [15, 0, 1]);
+    assert_eq!(told(&mut uploads, 2, ChunkRanges::default()), [2, 3]);
+    // Lost ones first.
+    assert_eq!(told(&mut uploads, 2, ChunkRanges::from(1..2)), [1, 4]);
+    // What comes back, and what a proxy stores, is no part of the window.
+    let upload = uploads.by_key.values_mut().next().unwrap();
+    upload.take_back(4);
+    assert_eq!(upload.next(), Some(4));
+    upload.note_stored(Guid([9; 32]), &ChunkRanges::from(0..2));
+    assert_eq!(
+        [upload.next(), upload.next(), upload.next()],
+        [Some(5), Some(6), None]
+    );
+    // A closed window takes the request back.
+    assert!(told(&mut uploads, 0, ChunkRanges::default()).is_empty());
+    assert!(uploads.by_key.is_empty());
+}
+
+/// More contents than an inbox receives at the same time leave in turn.
+#[test]
+fn of_many_contents_for_one_receiver_some_leave_at_a_time() {
+    let mut uploads = Uploads::new(Guid([200; 32]), 4096, &mut SeededRng::new(1));
+    let mut effects = Effects::default();
+    let client = Guid([7; 32]);
+    for number in 1..=100 {
+        let content = Guid([number; 32]);
+        let keys = whimbrel_gnrs::KeyPair::from_secret(&[3; 32]);
+        let send = SendContent {
+            request: number.into(),
+            destination: client,
+            options: TransferOptions::default(),
+            proposed: OfferUse::File,
+            content: Publish {
+                content,
+                content_len: 100,
+                kind: ContentKind::File,
+                file_name: String::new(),
+            },
+        };
+        let (service, upper) = (ServiceId::CONTENT_REQUEST, UpperProtocol::Transport);
+        let header = NetworkHeader::new(service, upper, client, content);
+        let request = Request {
+            content,
+            chunk_log2: 16,
+            is_exact: false,
+            window: None,
+            reliability: Reliability::Nack,
+            chunks: ChunkRanges::all(),
+        };
+        let terms = OfferTerms {
+            destination: client,
+            id: number.into(),
+            content,
+            content_len: 100,
+            kind: ContentKind::File,
+            file_name: "",
+        };
+        let offer = SignedOffer::sign(&keys, &terms, OfferUse::File, 0);
+        let pushed = Pushed {
+            send: &send,
+            offer,
+            header: &header,
+            request,
+        };
+        uploads.push_content(Time::ZERO, PROGRAM, pushed, &mut effects);
+    }
+    let leave = |uploads: &mut Uploads| {
+        let next = uploads.by_key.iter_mut().filter_map(|(key, upload)| {
+            upload.next()?;
+            Some(key.content.0[0])
+        });
+        next.collect::<Vec<u8>>()
+    };
+    assert_eq!(leave(&mut uploads), (1..=32).collect::<Vec<u8>>());
+    assert_eq!(leave(&mut uploads), [0; 0]);
+    // The receiver has two of them.
+    for number in [5, 6] {
+        let key = *uploads
+            .by_key
+            .keys()
+            .find(|it| it.content.0[0] == number)
+            .unwrap();
+        uploads.note_confirmed(&key, &ChunkRanges::from(0..1), &mut effects);
+    }
+    assert_eq!(leave(&mut uploads), [33, 34]);
 }

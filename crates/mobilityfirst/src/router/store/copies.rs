@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use hashlink::LinkedHashMap;
 use whimbrel_content::{ChunkSize, Proof, verify_chunk};
-use whimbrel_core::{Guid, KeyedState, SeededRng, Time};
+use whimbrel_core::{Guid, KeyedState, SeededRng, Time, TimerQueue};
 use whimbrel_link::{Pool, Room};
 
 use super::{ENTRY_BYTES, MAX_LOOKED_AT, Purpose};
@@ -24,7 +24,6 @@ struct Copy {
     chunk: Chunk,
     room: Room,
     purpose: Purpose,
-    expires: Option<Time>,
     // Who alone may have it: what is offered to one receiver is not for others.
     receiver: Option<Guid>,
 }
@@ -49,6 +48,8 @@ pub(in crate::router) struct Copies {
     cached: Order,
     // Oldest first.
     kept: Order,
+    // When kept copies expire: in another order, for their producers choose the times.
+    expiries: TimerQueue<CopyKey>,
     cached_bytes: u64,
     kept_bytes: u64,
     // Of these, of each producer.
@@ -94,6 +95,7 @@ impl Copies {
             by_content: BTreeMap::new(),
             cached: LinkedHashMap::with_hasher(hasher),
             kept: LinkedHashMap::with_hasher(hasher),
+            expiries: TimerQueue::new(),
             cached_bytes: 0,
             kept_bytes: 0,
             kept_of: BTreeMap::new(),
@@ -214,7 +216,6 @@ impl Copies {
             chunk: chunk.clone(),
             room: self.pool.hold(size),
             purpose: keeping.purpose,
-            expires: keeping.expires,
             receiver,
         };
         of.chunks.insert(data.index, copy);
@@ -225,6 +226,9 @@ impl Copies {
             }
             false => {
                 self.kept.insert(key, ());
+                if let Some(expires) = keeping.expires {
+                    self.expiries.set(key, expires);
+                }
                 self.kept_bytes += size;
                 *self.kept_of.entry(chunk.header.source).or_default() += size;
             }
@@ -248,18 +252,17 @@ impl Copies {
         Some((chunk, self.remove(&key)))
     }
 
-    /// Removes the oldest kept copy whose time is over, if it is over.
+    /// Removes a kept copy whose time is over, if there is one.
     pub(super) fn take_expired(&mut self, now: Time) -> Option<Chunk> {
-        let key = *self.kept.front()?.0;
-        let is_over = |copy: &&mut Copy| copy.expires.is_some_and(|at| at <= now);
-        self.copy_mut(&key).filter(is_over)?;
-        self.evict(Purpose::Kept).map(|(chunk, _)| chunk)
+        let (_, key) = self.expiries.pop_due(now)?;
+        let chunk = self.copy_mut(&key).map(|copy| copy.chunk.clone())?;
+        self.remove(&key);
+        Some(chunk)
     }
 
-    /// When the oldest kept copy expires.
+    /// When the next kept copy expires.
     pub(super) fn next_expiry(&self) -> Option<Time> {
-        let (content, index) = self.kept.front()?.0;
-        self.by_content.get(content)?.chunks.get(index)?.expires
+        self.expiries.next().map(|(at, _)| at)
     }
 
     /// Frees the kept copies of what a source has sent to this receiver alone, and that it acknowledges.
@@ -335,6 +338,7 @@ impl Copies {
             }
             Purpose::Kept | Purpose::Stored => {
                 self.kept.remove(key);
+                self.expiries.cancel(key);
                 self.kept_bytes -= size;
                 let producer = copy.chunk.header.source;
                 if let Some(bytes) = self.kept_of.get_mut(&producer) {

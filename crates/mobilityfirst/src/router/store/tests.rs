@@ -300,3 +300,25 @@ fn an_entry_on_a_disk_counts_its_header_only() {
     assert_eq!(on_disk.take_dropped(), [whimbrel_core::DiskKey(0)]);
     assert_eq!((store.len(), store.leaving_bytes()), (2, 0));
 }
+
+/// Their producers choose how long copies are kept, in any order.
+#[test]
+fn a_kept_copy_goes_when_its_own_time_is_over() {
+    let mut store = store(20_000, 20_000);
+    for (index, seconds) in [(0, 60), (1, 1), (2, 30), (3, 1)] {
+        let chunk = part(1, 9, index, 1000);
+        let keeping = CopyTerms {
+            purpose: Purpose::Kept,
+            expires: Some(Time::from_secs(seconds)),
+        };
+        assert!(store.keep_copy(&chunk, &chunk.data().unwrap(), keeping));
+    }
+    assert_eq!(store.next_expiry(), Some(Time::from_secs(1)));
+    let mut dropped = |at| {
+        let now = Time::from_secs(at);
+        core::iter::from_fn(|| store.drop_expired_copy(now).then_some(())).count()
+    };
+    assert_eq!([0, 1, 29, 30, 60].map(&mut dropped), [0, 2, 0, 1, 1]);
+    assert_eq!(store.next_expiry(), None);
+    assert_eq!(store.copies().bytes(Purpose::Kept), 0);
+}

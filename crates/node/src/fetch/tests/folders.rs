@@ -211,6 +211,64 @@ fn what_the_source_no_longer_gives_is_named_and_the_rest_arrives() {
     assert_eq!(contents(&copy).len(), 20);
 }
 
+/// "Sends and forgets" [MFTP §3.2.2]: of a folder's files, those that are whole are of use.
+#[test]
+fn a_file_that_is_not_sent_again_keeps_no_other_file_of_a_folder_back() {
+    let mut scene = Scene::new();
+    for number in 0..20u8 {
+        let bytes: Vec<u8> = noise(70_000).iter().map(|byte| byte ^ number).collect();
+        scene.put(&format!("tree/f{number:02}"), &bytes);
+    }
+    let name = scene.publish("tree");
+    let lost = Guid(*blake3::hash(&fs::read(scene.source("tree/f00")).unwrap()).as_bytes());
+    let copy = scene.out().join("copy");
+    let (missing, _) = scene.get(name, to(&copy), Manners::Loses(lost, 1));
+    let text = missing.unwrap_err().to_string();
+    let begin = "1 of the folder's files, \"f00\" among them, are not whole: 4464 of 70000 bytes";
+    assert!(text.starts_with(begin), "{text}");
+    assert_eq!(fs::read_dir(&copy).unwrap().count(), 19);
+    // The same command asks once more, for what is missing.
+    let (fetched, _) = scene.get(name, to(&copy), Manners::Good);
+    assert_eq!(fetched.unwrap().received, 4_464);
+    assert_eq!(contents(&copy).len(), 20);
+}
+
+#[test]
+fn of_a_folder_that_is_pushed_and_not_sent_again_the_whole_files_arrive() {
+    let mut scene = Scene::new();
+    scene.offers_bundles = true;
+    for number in 0..4u8 {
+        let bytes: Vec<u8> = noise(200_000).iter().map(|byte| byte ^ number).collect();
+        scene.put(&format!("tree/f{number}"), &bytes);
+    }
+    let name = scene.publish("tree");
+    let path = scene.source("tree");
+    let bundle = scene.shelf.bundle(&name, &path, &mut |_, _| {}).unwrap();
+    // Some 800,000 bytes in thirteen chunks, of which the fifth holds parts of the second file.
+    let (fetched, _) = scene.get(bundle, to(&scene.out()), Manners::Loses(bundle, 5));
+    let fetched = fetched.unwrap();
+    assert_eq!(
+        (fetched.files, fetched.refused.len()),
+        (3, 1),
+        "{fetched:?}"
+    );
+    assert!(
+        fetched.refused[0].why.contains("not sent again"),
+        "{fetched:?}"
+    );
+    assert_eq!(fs::read_dir(scene.out().join("tree")).unwrap().count(), 3);
+    assert!(hidden_files(&scene.out()).is_empty());
+    // Without the list nothing can be made of it, and nothing is left over.
+    let other = scene.source("other");
+    fs::create_dir_all(&other).unwrap();
+    let (missing, _) = scene.get(bundle, to(&other), Manners::Loses(bundle, 0));
+    assert!(
+        matches!(missing, Err(FetchError::Incomplete(_))),
+        "{missing:?}"
+    );
+    assert_eq!(fs::read_dir(&other).unwrap().count(), 0);
+}
+
 #[test]
 fn a_folder_beyond_the_limit_is_refused_before_anything_is_written() {
     let mut scene = Scene::new();
