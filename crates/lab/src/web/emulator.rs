@@ -16,8 +16,8 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
+use super::object::{octet_of, path_of};
 use super::pages::WebPage;
-use super::server::{octet_of, path_of};
 use super::{failed, runtime};
 use crate::browser::HttpVersion;
 use crate::{LabError, TransferMeter, TransferRecord};
