@@ -13,13 +13,13 @@ use whimbrel_node::ndn::face::{NdnFace, NdnServed};
 use whimbrel_transport::{FetchOptions, Verify};
 
 /// Publishes a file until the result is dropped.
-pub fn put(face: &NdnFace, name: Name, file: &Path) -> Result<NdnServed, Box<dyn Error>> {
+pub(crate) fn put(face: &NdnFace, name: Name, file: &Path) -> Result<NdnServed, Box<dyn Error>> {
     let content = std::fs::read(file)?;
     Ok(face.publish_bytes(name, content)?.wait()?)
 }
 
 /// Fetches to a file, piece by piece. Returns its length.
-pub fn get(face: &NdnFace, name: Name, file: &Path) -> Result<u64, Box<dyn Error>> {
+pub(crate) fn get(face: &NdnFace, name: Name, file: &Path) -> Result<u64, Box<dyn Error>> {
     let options = FetchOptions {
         verify: Verify::Digest,
         ..FetchOptions::default()

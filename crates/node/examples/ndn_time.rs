@@ -1,6 +1,7 @@
 //! Serves the time under an NDN prefix: each Interest for `/PREFIX/SOMETHING` is answered with a Data of its own name.
 //!
 //! `cargo run -p whimbrel-node --example ndn_time -- /example/time`, and then `whimbrel ndn peek -p /example/time/now`
+#![allow(clippy::disallowed_methods, reason = "it tells the time")]
 
 use std::error::Error;
 use std::time::{Duration, SystemTime};
@@ -12,7 +13,7 @@ use whimbrel_node::ndn::face::{NdnFace, NdnServed};
 const FRESH: Duration = Duration::from_millis(100);
 
 /// Serves the time until the result is dropped.
-pub fn serve_time(face: &NdnFace, prefix: Name) -> Result<NdnServed, Box<dyn Error>> {
+pub(crate) fn serve_time(face: &NdnFace, prefix: Name) -> Result<NdnServed, Box<dyn Error>> {
     let signer = face.signer();
     let serving = face.serve(prefix, move |interest| {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

@@ -53,12 +53,12 @@ impl OperationEvent {
 #[error("1,024 operations are under way on this face")]
 pub struct TooManyOperations;
 
-/// Answers the Interests of a prefix.
+/// ClosureResponder the Interests of a prefix.
 pub type Answering = Box<dyn FnMut(&InterestRef<'_>) -> Answer + Send>;
 
 type SessionPart = Box<dyn Application<Event = OperationEvent> + Send>;
 
-struct Operation {
+struct SessionOperation {
     part: SessionPart,
     /// The Interests that it gets: those below this name, unless another one has a longer prefix.
     prefix: Option<Name>,
@@ -68,7 +68,7 @@ struct Operation {
 
 /// Operations that share a face. At most 1,024.
 pub struct NdnSession {
-    operations: BTreeMap<OperationNumber, Operation>,
+    operations: BTreeMap<OperationNumber, SessionOperation>,
     next: OperationNumber,
     /// The operation that has sent last: they take turns.
     turn: OperationNumber,
@@ -116,7 +116,11 @@ impl NdnSession {
         options: PeekOptions,
     ) -> Result<OperationNumber, TooManyOperations> {
         let peek = Peek::new(name, options, self.randomness(), now);
-        let number = self.add(now, None, Mapped::new(peek, OperationEvent::Expressed))?;
+        let number = self.add(
+            now,
+            None,
+            MappedApplication::new(peek, OperationEvent::Expressed),
+        )?;
         self.want(number, 1);
         Ok(number)
     }
@@ -130,7 +134,11 @@ impl NdnSession {
         options: FetchOptions,
     ) -> Result<OperationNumber, TooManyOperations> {
         let fetcher = Fetcher::new(name, options, self.randomness(), now);
-        self.add(now, None, Mapped::new(fetcher, OperationEvent::Fetched))
+        self.add(
+            now,
+            None,
+            MappedApplication::new(fetcher, OperationEvent::Fetched),
+        )
     }
 
     /// Registers a prefix, and answers its Interests.
@@ -142,12 +150,12 @@ impl NdnSession {
     ) -> Result<OperationNumber, TooManyOperations> {
         let routes = [RouteParameters::new(prefix.clone())];
         let registrar = Registrar::new(self.register.clone(), routes);
-        let service = Service::new(Answers(answering), registrar, self.randomness());
+        let service = Service::new(ClosureResponder(answering), registrar, self.randomness());
         let told = |event| match event {
             ServiceEvent::Registration(event) => OperationEvent::Registration(event),
             ServiceEvent::Producer(never) => match never {},
         };
-        self.serving(now, prefix, Mapped::new(service, told))
+        self.serving(now, prefix, MappedApplication::new(service, told))
     }
 
     /// Publishes a segmented object under a name, which is registered without the version at its end.
@@ -166,7 +174,7 @@ impl NdnSession {
             ServiceEvent::Registration(event) => OperationEvent::Registration(event),
             ServiceEvent::Producer(event) => OperationEvent::Published(event),
         };
-        self.serving(now, prefix, Mapped::new(producer, told))
+        self.serving(now, prefix, MappedApplication::new(producer, told))
     }
 
     fn serving(
@@ -196,7 +204,7 @@ impl NdnSession {
         }
         let number = self.next;
         self.next += 1;
-        let operation = Operation {
+        let operation = SessionOperation {
             part,
             prefix,
             wanted: 0,
@@ -222,8 +230,8 @@ impl NdnSession {
     }
 
     /// Returns the operation with the longest prefix of an Interest's name.
-    fn server_of(&mut self, interest: &InterestRef<'_>) -> Option<&mut Operation> {
-        let serves = |operation: &&mut Operation| {
+    fn server_of(&mut self, interest: &InterestRef<'_>) -> Option<&mut SessionOperation> {
+        let serves = |operation: &&mut SessionOperation| {
             let prefix = operation.prefix.as_ref();
             prefix.is_some_and(|prefix| prefix.as_ref().is_prefix_of(interest.name))
         };
@@ -303,7 +311,7 @@ impl Application for NdnSession {
 
 /// Returns the first packet that one of these operations sends.
 fn first_packet<'a>(
-    operations: impl Iterator<Item = (&'a OperationNumber, &'a mut Operation)>,
+    operations: impl Iterator<Item = (&'a OperationNumber, &'a mut SessionOperation)>,
     now: Time,
     face: FaceNumber,
 ) -> Option<(OperationNumber, Outgoing)> {
@@ -313,9 +321,9 @@ fn first_packet<'a>(
 }
 
 /// A responder that is a closure.
-struct Answers(Answering);
+struct ClosureResponder(Answering);
 
-impl Responder for Answers {
+impl Responder for ClosureResponder {
     type Event = core::convert::Infallible;
 
     fn respond(&mut self, _: Time, interest: &InterestRef<'_>) -> Answer {
@@ -328,18 +336,18 @@ impl Responder for Answers {
 }
 
 /// An application whose events are those of an operation.
-struct Mapped<A: Application> {
+struct MappedApplication<A: Application> {
     application: A,
     told: fn(A::Event) -> OperationEvent,
 }
 
-impl<A: Application> Mapped<A> {
-    const fn new(application: A, told: fn(A::Event) -> OperationEvent) -> Mapped<A> {
-        Mapped { application, told }
+impl<A: Application> MappedApplication<A> {
+    const fn new(application: A, told: fn(A::Event) -> OperationEvent) -> MappedApplication<A> {
+        MappedApplication { application, told }
     }
 }
 
-impl<A: Application> Application for Mapped<A> {
+impl<A: Application> Application for MappedApplication<A> {
     type Event = OperationEvent;
 
     fn handle_face(&mut self, now: Time, face: FaceNumber, up: bool) {

@@ -16,6 +16,8 @@ use crate::web::WebPage;
 const MFTP: &str = "mftp";
 /// MFTP with every object requested as soon as it is known.
 const ALL: &str = "mftp-all";
+/// The same as `mftp`, with the paper's hops: the neighbour's window alone bounds what is sent.
+const UNPACED: &str = "mftp-unpaced";
 /// The paper's rival.
 const TCP: &str = "http1-cubic";
 /// Of the pages with the least data, this share is "small".
@@ -24,7 +26,7 @@ const SMALL: usize = 4;
 const LINES: usize = 6;
 
 /// All runs of a setting: the load times of each page in seconds, by page.
-struct Cell<'a> {
+struct PageCell<'a> {
     loss: &'a str,
     by: &'a str,
     pages: Vec<Vec<f64>>,
@@ -38,7 +40,7 @@ fn most(times: &[f64]) -> f64 {
     times.iter().copied().fold(0.0, f64::max)
 }
 
-impl Cell<'_> {
+impl PageCell<'_> {
     fn page(&self, number: usize) -> f64 {
         mean(self.pages[number].iter().copied())
     }
@@ -85,16 +87,18 @@ fn drawn(scenario: &Scenario, input: &StudyInput<'_>) -> Result<Vec<WebPage>, La
 }
 
 fn title(by: &str) -> String {
-    let Some((http, law)) = by.split_once('-') else {
-        return String::from("MFTP, 6 at a time");
-    };
-    let http = match http {
-        "http1" => "HTTP/1.1",
-        "http2" => "HTTP/2",
-        "http3" => "HTTP/3",
-        _ => return String::from("MFTP, all at once"),
-    };
-    format!("{http}, {}", law.to_uppercase())
+    match by {
+        MFTP => return String::from("MFTP, 6 at a time"),
+        ALL => return String::from("MFTP, all at once"),
+        UNPACED => return String::from("MFTP, unpaced, 6 at a time"),
+        _ => {}
+    }
+    let (http, law) = by.split_once('-').unwrap_or((by, ""));
+    format!(
+        "{}, {}",
+        http.replace("http1", "HTTP/1.1").replace("http", "HTTP/"),
+        law.to_uppercase()
+    )
 }
 
 pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<StudyResult, LabError> {
@@ -114,12 +118,12 @@ pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<Stud
     let cells = places
         .into_iter()
         .zip(&runs)
-        .map(|((loss, by), runs)| Cell {
+        .map(|((loss, by), runs)| PageCell {
             loss,
             by,
             pages: times(runs, pages.len()),
         });
-    let cells: Vec<Cell<'_>> = cells.collect();
+    let cells: Vec<PageCell<'_>> = cells.collect();
     // By their data, the smallest first.
     let mut order: Vec<usize> = (0..pages.len()).collect();
     order.sort_by_key(|number| pages[*number].octets());
@@ -133,7 +137,7 @@ pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<Stud
     let (mut comparisons, mut charts) = (Vec::new(), Vec::new());
     let mut tables = vec![summary(&cells, small)];
     for loss in losses {
-        let own: Vec<&Cell<'_>> = cells.iter().filter(|cell| cell.loss == loss).collect();
+        let own: Vec<&PageCell<'_>> = cells.iter().filter(|cell| cell.loss == loss).collect();
         comparisons.extend(compared(input, loss, &own, small)?);
         tables.push(by_page(loss, &own, &pages));
         charts.push(chart(loss, &own));
@@ -150,7 +154,7 @@ pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<Stud
 fn compared(
     input: &StudyInput<'_>,
     loss: &str,
-    cells: &[&Cell<'_>],
+    cells: &[&PageCell<'_>],
     small: &[usize],
 ) -> Result<Vec<Comparison>, LabError> {
     let find = |by: &str| cells.iter().find(|cell| cell.by == by);
@@ -202,8 +206,8 @@ fn compared(
 }
 
 /// Returns the table of means.
-fn summary(cells: &[Cell<'_>], small: &[usize]) -> Table {
-    let row = |cell: &Cell<'_>| {
+fn summary(cells: &[PageCell<'_>], small: &[usize]) -> Table {
+    let row = |cell: &PageCell<'_>| {
         let all: Vec<usize> = (0..cell.pages.len()).collect();
         let rival = cells.iter().find(|it| (it.loss, it.by) == (cell.loss, TCP));
         let share = rival.map_or(f64::NAN, |rival| cell.of(&all) / rival.of(&all));
@@ -237,7 +241,7 @@ fn summary(cells: &[Cell<'_>], small: &[usize]) -> Table {
 }
 
 /// Returns the table of the pages at one loss.
-fn by_page(loss: &str, cells: &[&Cell<'_>], pages: &[WebPage]) -> Table {
+fn by_page(loss: &str, cells: &[&PageCell<'_>], pages: &[WebPage]) -> Table {
     let row = |(number, page): (usize, &WebPage)| {
         let times = cells.iter().map(|cell| {
             let times = &cell.pages[number];
@@ -268,7 +272,7 @@ fn by_page(loss: &str, cells: &[&Cell<'_>], pages: &[WebPage]) -> Table {
 }
 
 /// Returns Fig. 11 at one loss: mean, fastest and slowest run of each page.
-fn chart(loss: &str, cells: &[&Cell<'_>]) -> NamedChart {
+fn chart(loss: &str, cells: &[&PageCell<'_>]) -> NamedChart {
     let lines = cells.iter().filter(|cell| !cell.by.ends_with("-bbr"));
     let series = lines.take(LINES).map(|cell| Series {
         label: title(cell.by),

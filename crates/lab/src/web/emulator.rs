@@ -16,8 +16,8 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
+use super::object::{octet_of, path_of};
 use super::pages::WebPage;
-use super::server::{octet_of, path_of};
 use super::{failed, runtime};
 use crate::browser::HttpVersion;
 use crate::{LabError, TransferMeter, TransferRecord};
@@ -77,7 +77,7 @@ struct PageFetch {
 }
 
 /// What a request leaves: the object, and the connection that is free again.
-type Arrived = Result<(usize, Option<IdleLine>), LabError>;
+type PageArrival = Result<(usize, Option<IdleLine>), LabError>;
 
 impl WebEmulator {
     /// Returns an emulator without connections.
@@ -138,7 +138,7 @@ async fn load(
         *line = Some(WebLine::connect(&route).await?);
     }
     let mut ready = VecDeque::from([0]);
-    let mut under_way: JoinSet<Arrived> = JoinSet::new();
+    let mut under_way: JoinSet<PageArrival> = JoinSet::new();
     loop {
         while under_way.len() < most
             && let Some(object) = ready.pop_front()
@@ -224,7 +224,7 @@ impl PageFetch {
     }
 
     /// Fetches the object on a connection of HTTP/1.1, a new one if none is free.
-    async fn alone(self, idle: Option<IdleLine>) -> Arrived {
+    async fn alone(self, idle: Option<IdleLine>) -> PageArrival {
         let mut line = match idle {
             Some(line) => line,
             None => {
@@ -245,7 +245,7 @@ impl PageFetch {
     }
 
     /// Fetches the object on a connection that carries several.
-    async fn on_shared(self, line: WebLine) -> Arrived {
+    async fn on_shared(self, line: WebLine) -> PageArrival {
         match line {
             WebLine::Two(mut line) => {
                 line.ready().await.map_err(fault)?;

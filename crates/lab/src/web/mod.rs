@@ -3,10 +3,12 @@
 //! | module | |
 //! |---|---|
 //! | [`pages`] | sizes and dependencies of a page's objects |
+//! | `object` | what the paths of objects say |
 //! | [`server`] | HTTP/1.1 and HTTP/2 over the kernel's TCP, HTTP/3 |
 //! | [`emulator`] | requests a page's objects as a browser does, and takes its load time |
 
 pub mod emulator;
+mod object;
 pub mod pages;
 #[cfg(feature = "peers")]
 mod quic;
@@ -16,8 +18,10 @@ mod quic;
 pub mod server;
 
 use std::fmt::Display;
+use std::net::SocketAddr;
+use std::path::Path;
 
-use crate::LabError;
+use crate::{CongestionControl, LabError};
 
 pub use emulator::{PageRoute, WebEmulator};
 pub use pages::WebPage;
@@ -27,6 +31,16 @@ pub use server::{WebServer, WebServerPlan};
 pub const WEB_PORT: u16 = 8080;
 /// The port of a proxy for programs.
 pub const PROXY_PORT: u16 = 3128;
+
+/// What a server of HTTP/3 is.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "peers"), allow(dead_code, reason = "nothing serves it"))]
+struct QuicPlan<'a> {
+    address: SocketAddr,
+    congestion: CongestionControl,
+    /// Where it leaves its certificate.
+    certificate: &'a Path,
+}
 
 fn failed(what: &str, reason: impl Display) -> LabError {
     LabError::TransferFailed {

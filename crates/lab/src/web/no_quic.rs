@@ -1,21 +1,18 @@
 //! A program without quinn.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 
-use super::failed;
-use super::server::WebServerPlan;
+use super::{QuicPlan, failed};
 use crate::{LabError, Namespace};
 
 /// Says what is missing.
 pub(super) fn serve(
     _: &Namespace,
-    _: SocketAddr,
-    _: &WebServerPlan,
+    _: QuicPlan<'_>,
     _: Runtime,
     _: Arc<Notify>,
 ) -> Result<JoinHandle<()>, LabError> {

@@ -15,8 +15,8 @@ use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 
-use super::failed;
-use super::server::{WebServerPlan, answer};
+use super::object::answer;
+use super::{QuicPlan, failed};
 use crate::{CongestionControl, LabError, Namespace};
 
 const HOST_NAME: &str = "whimbrel-web";
@@ -48,15 +48,14 @@ fn transport(congestion: CongestionControl) -> Arc<TransportConfig> {
 /// Serves on a thread of its own until it is stopped. The certificate is written before this returns.
 pub(super) fn serve(
     host: &Namespace,
-    address: SocketAddr,
-    plan: &WebServerPlan,
+    plan: QuicPlan<'_>,
     runtime: Runtime,
     stop: Arc<Notify>,
 ) -> Result<JoinHandle<()>, LabError> {
     let made = rcgen::generate_simple_self_signed([HOST_NAME.to_owned()]).map_err(fault)?;
     let proof = CertificateDer::from(made.cert);
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-    let path = &plan.certificate;
+    let (path, address) = (plan.certificate, plan.address);
     let action = format!("write {}", path.display());
     std::fs::write(path, &proof).map_err(LabError::system(action))?;
     let mut tls = rustls::ServerConfig::builder()

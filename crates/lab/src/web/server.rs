@@ -1,4 +1,4 @@
-//! A server whose paths state the size of what they name: `/PAGE/OBJECT/OCTETS`.
+//! A server of objects ([`super::object`]).
 
 use std::convert::Infallible;
 use std::io;
@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, Response, StatusCode, header};
+use http::Request;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -17,13 +16,12 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
-use super::{WEB_PORT, runtime};
+use super::object::answer;
+use super::{QuicPlan, WEB_PORT, runtime};
 use crate::baseline::listen;
 use crate::browser::HttpVersion;
 use crate::{CongestionControl, LabError, Namespace};
 
-/// Largest object, octets.
-const LARGEST: usize = 16 << 20;
 /// Pause after a failure of the listener.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -53,7 +51,12 @@ impl WebServer {
         let runtime = runtime()?;
         let thread = match plan.http {
             HttpVersion::Three => {
-                super::quic::serve(host, address.into(), plan, runtime, Arc::clone(&stop))?
+                let quic = QuicPlan {
+                    address: address.into(),
+                    congestion: plan.congestion,
+                    certificate: &plan.certificate,
+                };
+                super::quic::serve(host, quic, runtime, Arc::clone(&stop))?
             }
             http => {
                 let (listener, _) = listen(host, address, plan.congestion, false)?;
@@ -119,35 +122,4 @@ async fn connection(stream: TcpStream, peer: SocketAddr, http: HttpVersion) {
     if let Err(error) = outcome {
         tracing::debug!(%error, %peer, "a connection ended early");
     }
-}
-
-/// Returns the octet that an object consists of.
-pub(super) fn octet_of(page: usize, object: usize) -> u8 {
-    (page * 31 + object) as u8
-}
-
-/// Returns the path of an object.
-pub(super) fn path_of(page: usize, object: usize, size: u32) -> String {
-    format!("/{page}/{object}/{size}")
-}
-
-/// Answers a request for a path.
-pub(super) fn answer(path: &str) -> Response<Bytes> {
-    let mut parts = path.trim_start_matches('/').split('/');
-    let mut number = || parts.next()?.parse::<usize>().ok();
-    let named = (number(), number(), number());
-    let (body, status) = match named {
-        (Some(page), Some(object), Some(size)) if size <= LARGEST => {
-            (vec![octet_of(page, object); size].into(), StatusCode::OK)
-        }
-        _ => (Bytes::new(), StatusCode::NOT_FOUND),
-    };
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    // Each object is requested once: a cache on the way would take part in nothing.
-    let no_store = header::HeaderValue::from_static("no-store");
-    response
-        .headers_mut()
-        .insert(header::CACHE_CONTROL, no_store);
-    response
 }
