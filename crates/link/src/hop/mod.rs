@@ -218,6 +218,7 @@ impl Hop {
 
     /// One frame arrived from the neighbour. Bad frames are counted in [`HopStats::drops`].
     pub fn handle_frame(&mut self, now: Time, frame: &[u8], buffer: &mut Buffer) {
+        self.sender.note_turn();
         self.receiver.look_at(buffer);
         let mut opened = core::mem::take(&mut self.opened);
         let about = (&self.config, self.standing());
@@ -322,6 +323,7 @@ impl Hop {
 
     /// Handles a deadline of [`Hop::poll_timeout`]. Early or repeated calls do no harm.
     pub fn handle_timeout(&mut self, now: Time, buffer: &mut Buffer) {
+        self.sender.note_turn();
         let waiting = self.sender.transfers().has_work();
         self.session.set_patience(self.sender.control().suspicion());
         self.session.handle_timeout(now, &self.config, waiting);

@@ -24,6 +24,8 @@ pub(super) struct Pacer {
     burst: Duration,
     // When something was last to be sent and a burst was not allowed yet, or time was made up for.
     behind: Option<Time>,
+    // Since when nothing is to be sent.
+    idle: Option<Time>,
 }
 
 impl Pacer {
@@ -33,6 +35,7 @@ impl Pacer {
             paid_until: Time::ZERO,
             burst: BURST_TIME,
             behind: None,
+            idle: None,
         }
     }
 
@@ -53,25 +56,24 @@ impl Pacer {
         if self.rate == 0 {
             return Some(MAX_BURST);
         }
-        self.paid_until = self.paid_until.max(now - self.kept(now));
-        let ahead = (now + self.burst).since(self.paid_until);
+        let idle = self.idle.take();
+        if idle.is_some_and(|since| now.since(since) > self.burst) {
+            self.behind = None;
+        }
+        let ahead = (now + self.burst).since(self.paid(now));
         if ahead < self.burst / 2 {
             self.behind = Some(self.ready_at());
             return None;
         }
-        if ahead <= 2 * self.burst {
-            self.behind = None;
-        }
         Some(bytes_in(ahead, self.rate).clamp(1, MAX_BURST))
     }
 
-    /// Returns the past time that is not lost although nothing was sent: a burst, and what a late timer of a waiting burst has
-    /// cost. The rest may follow as soon as the owner has it queued.
-    fn kept(&self, now: Time) -> Duration {
-        match self.behind {
-            Some(since) => now.since(since).min(MAX_LATE).max(self.burst),
-            None => self.burst,
-        }
+    /// Returns the time until which sent frames are paid for. Past time in which nothing was sent is lost, but for a burst and
+    /// what a late timer of a waiting burst has cost: the rest may follow as soon as the owner has it queued.
+    fn paid(&self, now: Time) -> Time {
+        let late = self.behind.map_or(Duration::ZERO, |since| now.since(since));
+        self.paid_until
+            .max(now - late.min(MAX_LATE).max(self.burst))
     }
 
     /// Notes that the window holds back what is to be sent.
@@ -79,15 +81,17 @@ impl Pacer {
         self.behind = None;
     }
 
-    /// Notes that nothing is to be sent: an idle sender has nothing to make up for.
+    /// Notes that nothing is to be sent: an idle sender has nothing to make up for, unless more follows at once.
     pub(super) fn note_idle(&mut self, now: Time) {
-        self.behind = self.behind.filter(|since| now.since(*since) <= MAX_LATE);
+        self.idle.get_or_insert(now);
     }
 
     /// Notes that `bytes` were sent.
     pub(super) fn spend(&mut self, now: Time, bytes: u64) {
         if self.rate > 0 {
-            self.paid_until = self.paid_until.max(now - MAX_LATE) + span(bytes, self.rate);
+            self.paid_until = self.paid(now) + span(bytes, self.rate);
+            // It has made up for the time.
+            self.behind = self.behind.filter(|_| self.paid_until < now - self.burst);
         }
     }
 
@@ -141,12 +145,12 @@ mod tests {
         assert!(late.abs_diff(10_000) < 10, "{late}");
         // A process that did not run for a second makes up for a part of it alone.
         assert!(send_all(&mut pacer, start + ms(1_000)) <= 20_000 + burst);
-        // The sender has nothing left, and is asked again later.
-        pacer.note_idle(start + ms(1_010));
-        pacer.note_idle(start + ms(1_100));
-        assert!(send_all(&mut pacer, start + ms(1_200)) <= burst);
+        // The sender has nothing left for a while.
+        pacer.note_idle(start + ms(1_000));
+        pacer.note_idle(start + ms(1_001));
+        assert!(send_all(&mut pacer, start + ms(1_010)) <= burst);
         pacer.note_held_back();
-        assert!(send_all(&mut pacer, start + ms(1_210)) <= burst);
+        assert!(send_all(&mut pacer, start + ms(1_020)) <= burst);
     }
 
     #[test]

@@ -286,6 +286,13 @@ impl Sender {
         (due > 0).then_some(self.control.first_rate.bytes)
     }
 
+    /// Before anything is handled: while the window is closed, no timer of the pacer runs that could be late.
+    pub(in crate::hop) fn note_turn(&mut self) {
+        if self.feedback.inflight() >= self.cap_now() {
+            self.control.pacer.note_held_back();
+        }
+    }
+
     /// Returns the bytes that may be in flight now; for urgent packets a little more.
     pub(super) fn cap_now(&self) -> u64 {
         let more = match self.transfers.sendable.is_urgent() {
