@@ -232,7 +232,10 @@ fn join(joining: Joining, is_on: bool) -> Outcome {
     let request = LocalRequest::Join { admission, is_on };
     let code = ask(&joining.asking, &request, false, |event| match event {
         // Until the name service has answered.
-        LocalEvent::Published { code, .. } if code == ControlCode::Attached => None,
+        LocalEvent::Published {
+            code: ControlCode::Attached,
+            ..
+        } => None,
         LocalEvent::Published { content, code } => (content == group).then_some(code),
         _ => None,
     })?;

@@ -370,7 +370,8 @@ impl World {
         let mut net = Net::new(schedule.seed);
         for node in 0..plan.nodes() {
             // Every other router stores on a disk, or every one, which outlives its crashes.
-            let has = |it: usize| it < plan.routers && (it % 2 == 0 || plan.features.disks);
+            let has =
+                |it: usize| it < plan.routers && (it.is_multiple_of(2) || plan.features.disks);
             let is_stored = node.checked_sub(plan.hosts).is_some_and(has);
             let disk = is_stored.then(|| SimulatedDisk::new(DISK));
             net.add(&plan.name(node), move |life, _| {

@@ -612,6 +612,7 @@ mod tests {
                 is_exact: false,
                 reliability: Reliability::Nack,
                 chunks: ChunkRanges::from(0..100),
+                window: None,
             };
             let asker = Requester {
                 // Each by a port of its own.
