@@ -567,7 +567,7 @@ fn settings_that_do_not_fit_a_load_are_refused() {
         ),
         (
             "browser = { size = \"20 kB\", http = \"3\" }, over = \"tcp\"",
-            "loads.film.browser.http",
+            "loads.film.browser: its server speaks HTTP/1.1 and HTTP/2",
         ),
         (
             "browser = { size = \"20 kB\" }, over = \"tcp\", congestion = \"bbr\"",

@@ -93,7 +93,13 @@ fn the_sender_leaves_and_the_receiver_comes_minutes_later_and_gets_everything_on
     }));
     let offer = world.programs[receiver].offers[0].clone();
     world.accept(receiver, 9, &offer, &content);
-    assert!(world.run_until(60 * SECOND, |world| world.has(receiver, 9)));
+    let has = world.run_until(60 * SECOND, |world| world.has(receiver, 9));
+    assert!(
+        has,
+        "{:?} {:?}",
+        world.router.status(world.now),
+        world.hosts[1].status(world.now)
+    );
     world.settle(receiver, &offer, OfferVerdict::Received);
     world.run(20 * SECOND);
     assert_eq!(world.programs[receiver].got[&9], LEN);
@@ -139,7 +145,13 @@ fn what_no_program_has_accepted_waits_at_the_router_after_the_sender_has_gone() 
     }));
     let offer = world.programs[receiver].offers[0].clone();
     world.accept(receiver, 9, &offer, &content);
-    assert!(world.run_until(60 * SECOND, |world| world.has(receiver, 9)));
+    let has = world.run_until(60 * SECOND, |world| world.has(receiver, 9));
+    assert!(
+        has,
+        "{:?} {:?}",
+        world.router.status(world.now),
+        world.hosts[1].status(world.now)
+    );
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn serving(len: usize, seed: u64) -> (World, Content) {
 }
 
 fn serving_with(buffer: usize, len: usize, seed: u64) -> (World, Content) {
-    let mut world = World::with_buffers(buffer);
+    let mut world = World::with_rate(buffer, 1_000_000_000);
     let server = world.attach(1);
     let content = Content::new(len, seed);
     world.serve(server, &content);

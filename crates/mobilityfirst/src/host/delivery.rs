@@ -20,6 +20,9 @@ use crate::wire::{
 /// Chunks for a group, where a program leaves it open: a copy names up to a thousand members, 32 bytes each.
 const GROUP_CHUNK_LOG2: u8 = 18;
 
+/// Pause after which a program that fell behind is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
 /// An offer, and where its sender is.
 #[derive(Clone, Copy)]
 struct OfferSource {
@@ -206,16 +209,20 @@ impl Host {
     }
 
     /// Has routers keep what a sender sends, while no program decides about its offers. While an accepted
-    /// content of a sender arrives, the sender is not held back, because the content belongs to the same flow.
+    /// content of a sender arrives, the sender is held back only if its program falls behind: a chunk without room
+    /// would go back to a sender that may have ended.
     pub(super) fn hold_if_filled(&mut self, now: Time, sender: Guid) {
+        let quarters = if self.inbox.is_held(&sender) { 2 } else { 3 };
+        let is_slow = self.downloads.is_filled_by(&sender, quarters);
         let is_receiving = self.downloads.receives_from(&sender);
-        if is_receiving || !self.inbox.is_filled_by(&sender) {
+        if !is_slow && (is_receiving || !self.inbox.is_filled_by(&sender)) {
             return self.release(&sender);
         }
         if self.inbox.hold(now, sender) {
             self.tell_credit(sender, HOLD_AGAIN * 3);
         }
-        self.effects.set_earlier(Timer::Offers, now + HOLD_AGAIN);
+        let again = if is_slow { LOOK_AGAIN } else { HOLD_AGAIN };
+        self.effects.set_earlier(Timer::Offers, now + again);
     }
 
     fn release(&mut self, sender: &Guid) {

@@ -246,6 +246,10 @@ impl OfferedContents {
         is_due
     }
 
+    pub(super) fn is_held(&self, sender: &Guid) -> bool {
+        self.held.contains_key(sender)
+    }
+
     /// The flow of a sender may go on. Returns true if it was held back.
     pub(super) fn release(&mut self, sender: &Guid) -> bool {
         self.held.remove(sender).is_some()

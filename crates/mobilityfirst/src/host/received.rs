@@ -180,7 +180,10 @@ impl Host {
                 let effects = &mut self.effects;
                 let is_ready = |app| self.programs.is_ready(app);
                 self.downloads
-                    .handle_data(now, header, data, room, is_ready, effects)
+                    .handle_data(now, header, data, room, is_ready, effects);
+                if header.extensions.offer.is_some() {
+                    self.hold_if_filled(now, header.source);
+                }
             }
             // Handled above.
             Transport::Request(_) | Transport::Nack(_) => {}

@@ -73,7 +73,12 @@ impl Shares {
         let by_program = self.programs.get(&app).map_or(0, |it| it.held.packets());
         share.packets() + packets <= self.limit(app)
             && by_program + packets <= self.limit_of_program()
-            && self.held.packets() + packets <= self.capacity / 4 * 3
+            && self.has_room(packets)
+    }
+
+    /// Returns true if all programs together may hold `packets` more.
+    pub(super) fn has_room(&self, packets: u64) -> bool {
+        self.held.packets() + packets <= self.capacity / 4 * 3
     }
 }
 

@@ -10,7 +10,7 @@ use whimbrel_core::{
     Guid, Machine, Medium, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time, WallClock,
 };
 use whimbrel_gnrs::{KeyPair, MemoryStore, Server, ServerConfig};
-use whimbrel_link::HopConfig;
+use whimbrel_link::{HopConfig, Pacing};
 use whimbrel_mobilityfirst::host::{Host, HostConfig};
 use whimbrel_mobilityfirst::local::{
     AcceptOffer, ContentOffer, Get, LocalEvent, LocalRequest, MissingParts, OfferVerdict, Publish,
@@ -148,6 +148,7 @@ pub(crate) struct World {
     // The name server itself, if it is not out of reach.
     names: Option<Server<MemoryStore>>,
     pub(crate) router: Router,
+    pacing: Pacing,
     // Between the router and the second host, if it is there.
     relay: Option<Relay>,
     pub(crate) hosts: [Host; 2],
@@ -159,8 +160,9 @@ pub(crate) struct World {
     runs: u64,
 }
 
-fn new_router(run: u64, name_servers: Vec<u32>) -> Router {
+fn new_router(run: u64, name_servers: Vec<u32>, pacing: Pacing) -> Router {
     let hop = HopConfig {
+        pacing,
         incarnation: run,
         ..HopConfig::sealed(&router_keys(), [run as u8; 32], 1472)
     };
@@ -187,6 +189,16 @@ impl World {
     /// Each host has a back-pressure buffer of so many packets.
     pub(crate) fn with_buffers(buffer_packets: usize) -> World {
         World::with_clock(buffer_packets, WALL)
+    }
+
+    /// The router sends at this rate. Nothing takes time here but the turns of the loop, and without a rate it sends all in one
+    /// of them.
+    pub(crate) fn with_rate(buffer_packets: usize, bits_per_s: u64) -> World {
+        let mut world = World::with_buffers(buffer_packets);
+        world.pacing = Pacing::Fixed(bits_per_s);
+        world.restart_router();
+        world.run(Duration::from_secs(5));
+        world
     }
 
     /// The first host has another clock than the router and the second host.
@@ -233,7 +245,8 @@ impl World {
             Host::new(config, SeededRng::new(number.into()))
         };
         let mut world = World {
-            router: new_router(1, name_servers.clone()),
+            router: new_router(1, name_servers.clone(), Pacing::Bottleneck),
+            pacing: Pacing::Bottleneck,
             name_servers,
             names: None,
             relay: None,
@@ -283,7 +296,7 @@ impl World {
     /// The router ends and starts again: all that it held is lost.
     pub(crate) fn restart_router(&mut self) {
         self.runs += 1;
-        self.router = new_router(self.runs, self.name_servers.clone());
+        self.router = new_router(self.runs, self.name_servers.clone(), self.pacing);
         self.connect_router();
     }
 

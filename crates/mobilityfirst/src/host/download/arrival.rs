@@ -133,7 +133,12 @@ impl Downloads {
         let app = download.app;
         // A chunk that its program takes at once is never refused: all others may wait for it.
         let passes = download.takes(u64::from(data.index) << data.chunk_log2) && is_ready(app);
-        if !passes && !self.shares.admits(app, &download.share, room.packets()) {
+        // The sender of what nobody has asked for may have ended, and is held back: what was on its way before finds room.
+        let has_room = match download.is_unrequested() {
+            true => self.shares.has_room(room.packets().into()),
+            false => self.shares.admits(app, &download.share, room.packets()),
+        };
+        if !passes && !has_room {
             effects.counters.drop("program-too-slow");
             if download.is_unrequested() {
                 // Its source sends it again later: a request to stop would empty the storage of routers.

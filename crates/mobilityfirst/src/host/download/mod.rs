@@ -148,6 +148,15 @@ impl Downloads {
         self.by_id.values().any(is_from)
     }
 
+    /// Returns true if the program of an accepted content of this sender holds more than so many quarters of what it may.
+    pub(in crate::host) fn is_filled_by(&self, sender: &Guid, quarters: u64) -> bool {
+        let is_filled = |it: &Download| {
+            matches!(it.provenance, Provenance::Sender(id) if id.sender == *sender)
+                && it.share.packets() * 4 > self.shares.limit(it.app) * quarters
+        };
+        self.by_id.values().any(is_filled)
+    }
+
     /// Returns the inbound peer that a download asks.
     pub(in crate::host) fn caller_of(&self, id: u64) -> Option<Guid> {
         self.by_id.get(&id).and_then(Download::caller)
