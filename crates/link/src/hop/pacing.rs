@@ -10,10 +10,6 @@ const MAX_BURST: u64 = 512 << 10;
 /// queue.
 const BURST_TIME: Duration = Duration::from_micros(500);
 
-/// Time for which a sender that was to send makes up, because its timer came late: a busy processor runs a process again after
-/// some milliseconds. What the path misses meanwhile has left its queue.
-const MAX_LATE: Duration = Duration::from_millis(20);
-
 /// Accounts for sending time: sent frames are paid for until a moment that may be a burst ahead of
 /// now.
 #[derive(Clone, Debug)]
@@ -71,9 +67,10 @@ impl Pacer {
     /// Returns the time until which sent frames are paid for. Past time in which nothing was sent is lost, but for a burst and
     /// what a late timer of a waiting burst has cost: the rest may follow as soon as the owner has it queued.
     fn paid(&self, now: Time) -> Time {
+        // A busy processor runs a process again after some milliseconds. What the path misses meanwhile has left its queue.
+        let most = (40 * BURST_TIME).min(span(MAX_BURST, self.rate));
         let late = self.behind.map_or(Duration::ZERO, |since| now.since(since));
-        self.paid_until
-            .max(now - late.min(MAX_LATE).max(self.burst))
+        self.paid_until.max(now - late.min(most).max(self.burst))
     }
 
     /// Notes that the window holds back what is to be sent.

@@ -280,12 +280,8 @@ impl Host {
                 let keys = whimbrel_gnrs::KeyPair::from_secret(&key.0);
                 self.registration.attach_service(app, keys, effects);
             }
-            LocalRequest::Join { admission, is_on } => {
-                self.join_group(now, app, admission, is_on);
-            }
-            LocalRequest::Members { request, group } => {
-                self.ask_for_members(app, request, &group);
-            }
+            LocalRequest::Join { admission, is_on } => self.join_group(now, app, admission, is_on),
+            LocalRequest::Members { request, group } => self.ask_for_members(app, request, &group),
             LocalRequest::Accept(accept) => self.accept_offer(now, app, &accept),
             LocalRequest::Settle {
                 id,
@@ -294,28 +290,27 @@ impl Host {
             } => self.settle_offer(id, content, verdict),
             LocalRequest::Names { request, prefix } => {
                 let names = self.names_beginning(&prefix);
-                let event = LocalEvent::Names { request, names };
-                self.effects.tell(app, event);
+                self.effects.tell(app, LocalEvent::Names { request, names });
             }
             LocalRequest::Interfaces { request, change } => {
                 let status = self.manage_interfaces(now, &change);
-                let json = serde_json::to_string(&status).unwrap_or_default();
-                let event = LocalEvent::Status { request, json };
-                self.effects.tell(app, event);
+                self.tell_status(app, request, &status);
             }
             LocalRequest::Callers { request, change } => {
                 let status = CallersStatus::manage(&mut self.links.neighbours, now, &change);
-                let json = serde_json::to_string(&status).unwrap_or_default();
-                let event = LocalEvent::Status { request, json };
-                self.effects.tell(app, event);
+                self.tell_status(app, request, &status);
             }
             LocalRequest::Status { request } => {
-                let json = serde_json::to_string(&self.status(now)).unwrap_or_default();
-                let event = LocalEvent::Status { request, json };
-                self.effects.tell(app, event);
+                let status = self.status(now);
+                self.tell_status(app, request, &status);
             }
         }
         self.carry_out();
+    }
+
+    fn tell_status(&mut self, app: App, request: u32, status: &impl serde::Serialize) {
+        let json = serde_json::to_string(status).unwrap_or_default();
+        self.effects.tell(app, LocalEvent::Status { request, json });
     }
 
     /// Sends a chunk that a program has read, or keeps it until a router answers.

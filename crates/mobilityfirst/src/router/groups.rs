@@ -37,6 +37,13 @@ struct GroupBranches {
     away: Vec<Guid>,
 }
 
+impl GroupBranches {
+    fn is_empty(&self) -> bool {
+        let lists = [&self.here, &self.unreachable, &self.away];
+        self.ways.is_empty() && lists.iter().all(|list| list.is_empty())
+    }
+}
+
 /// Why the members of a group are not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MembersUnknown {
@@ -75,6 +82,10 @@ impl Router {
                 };
             }
         };
+        if branches.is_empty() && !listed.is_empty() {
+            // None of them is a member. Stored without a list it would be for all.
+            return self.effects.drop("not-for-members");
+        }
         self.send_copies(now, outgoing, branches);
     }
 
@@ -312,6 +323,7 @@ mod tests {
         let mut net = Net::new(&[*SOURCE, name(3), name(4)]);
         let group = join(&mut net, &[2]);
         net.with_router(|it, _| {
+            it.sources.disbelieve(&SOURCE);
             let attachments = &mut it.binding.attachments;
             assert!(attachments.insert(name(8), port(3), 1));
         });

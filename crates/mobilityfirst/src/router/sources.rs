@@ -88,6 +88,12 @@ impl Sources {
         self.believed.insert(router);
     }
 
+    /// Takes a neighbour for a stranger.
+    #[cfg(test)]
+    pub(super) fn disbelieve(&mut self, router: &Guid) {
+        self.believed.remove(router);
+    }
+
     /// Returns true if the configuration names this router.
     pub(super) fn believes(&self, router: &Guid) -> bool {
         self.believed.contains(router)
