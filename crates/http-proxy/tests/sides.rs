@@ -148,7 +148,7 @@ impl Sides {
         let mut seen = Vec::new();
         // A connection that is reset after the answer is as good as a closed one.
         let read = program.read_to_end(&mut seen);
-        let _ = tokio::time::timeout(Duration::from_secs(60), read)
+        let _ = tokio::time::timeout(Duration::from_secs(150), read)
             .await
             .unwrap();
         String::from_utf8_lossy(&seen).into_owned()
