@@ -148,7 +148,7 @@ impl Sides {
         let mut seen = Vec::new();
         // A connection that is reset after the answer is as good as a closed one.
         let read = program.read_to_end(&mut seen);
-        let _ = tokio::time::timeout(Duration::from_secs(150), read)
+        let _ = tokio::time::timeout(Duration::from_secs(60), read)
             .await
             .unwrap();
         String::from_utf8_lossy(&seen).into_owned()
@@ -597,7 +597,8 @@ async fn hundreds_of_connections_are_served_at_once() {
     let sides = Arc::new(start().await);
     let origin =
         Origin::start(|asked, stream| answer(stream, "200 OK", "", asked.target.as_bytes()));
-    let tasks: Vec<_> = (0..300)
+    // Fewer than the 128 that wait at most for the origin's listener.
+    let tasks: Vec<_> = (0..100)
         .map(|number| {
             let (sides, url) = (Arc::clone(&sides), origin.url(&format!("/{number}")));
             tokio::spawn(async move { sides.get(&url, "").await })
