@@ -269,6 +269,7 @@ fn pages_show_both_back_ends_beside_the_paper() {
         let has_numbers = !matches!(
             study.name,
             "mftp-m2m"
+                | "mftp-multicast"
                 | "ptp-random"
                 | "tcpicn-sim"
                 | "tcpicn-fairness"

@@ -1,4 +1,4 @@
-//! A server of objects ([`super::object`]).
+//! A server of objects (`super::object`).
 
 use std::convert::Infallible;
 use std::io;

@@ -32,7 +32,7 @@
 //! | `ContentCache` | clients that take copies, wait for what others fetch, or fetch |
 //! | `Said` | the bound of the messages that the router originates |
 //!
-//! A part reads the links, and pushes as an [`effects::Action`] what is to happen beyond its state.
+//! A part reads the links, and pushes as an `effects::Action` what is to happen beyond its state.
 //! [`Router`] dispatches events to the parts, and carries their actions out.
 //!
 //! [`groups`](self) divides the chunks for groups among next hops; it keeps nothing.
