@@ -41,7 +41,7 @@ fn pair(a: usize, b: usize) -> (usize, usize) {
 }
 
 impl Gstar {
-    /// Returns the routing of so many nodes whose contacts have this rate, in octets per second.
+    /// Returns the routing of `nodes` nodes. Their contacts carry this rate, in octets per second.
     pub fn new(nodes: usize, rate: u64) -> Gstar {
         let names: Vec<Guid> = (0..nodes).map(|node| keys(node).guid()).collect();
         let new = |node| Routing::new(time(Duration::ZERO), keys(node));

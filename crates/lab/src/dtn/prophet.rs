@@ -46,7 +46,7 @@ impl Predictabilities {
 }
 
 impl Prophet {
-    /// Returns the protocol for so many nodes.
+    /// Returns the protocol for this number of nodes.
     pub fn new(nodes: usize) -> Prophet {
         Prophet {
             nodes: vec![Predictabilities::default(); nodes],

@@ -148,7 +148,7 @@ impl Downloads {
         self.by_id.values().any(is_from)
     }
 
-    /// Returns true if the program of an accepted content of this sender holds more than so many quarters of what it may.
+    /// Returns true if a program that accepted content of this sender holds more than this part of its share, in quarters.
     pub(in crate::host) fn is_filled_by(&self, sender: &Guid, quarters: u64) -> bool {
         let is_filled = |it: &Download| {
             matches!(it.provenance, Provenance::Sender(id) if id.sender == *sender)

@@ -20,13 +20,13 @@ use super::Downloads;
 use super::one::Download;
 use crate::wire::{ChunkRanges, Request, ServiceId, Transport, WindowAdvice, WindowVerdict};
 
-/// The first window is so many times what the program may hold, at most the host's initial window.
+/// The first window, as a multiple of what the program may hold. The host's initial window bounds it.
 const FIRST_SHARES: u64 = 4;
 /// Least chunks of a window that is not reduced.
 const LEAST: u64 = 4;
 /// Content in a packet, in bytes, about.
 const PACKET: u64 = 1_200;
-/// A window that was closed opens again at so many shares, in powers of two, at most.
+/// Upper bound of a window that opens again: a multiple of the share, as a power of two.
 const MAX_FALLS: u32 = 5;
 /// Least time without a chunk before the window is advised again.
 pub(super) const QUIET: Duration = Duration::from_secs(1);
@@ -113,7 +113,7 @@ impl ReceiveWindow {
         self.metered.is_none() && !self.is_withheld
     }
 
-    /// Returns true if the program, and not the network, holds a download with so many waiting chunks up.
+    /// Returns true if a download with this number of waiting chunks is slowed by its program, not by the network.
     pub(super) fn waits_for_program(&self, waiting: u64) -> bool {
         let metered = self.metered.as_ref();
         self.is_withheld || metered.is_some_and(|it| waiting >= it.most)

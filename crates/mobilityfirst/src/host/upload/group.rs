@@ -22,7 +22,7 @@ use crate::wire::{ChunkRanges, DropReason, Notice, Reliability, Request};
 const MOMENT_PART: u32 = 8;
 const LEAST_MOMENT: Duration = Duration::from_millis(20);
 const LONGEST_MOMENT: Duration = Duration::from_millis(250);
-/// From so many requesters on, a chunk is repaired by multicast.
+/// The number of requesters from which a chunk is repaired by multicast.
 const MULTICAST_FROM: usize = 2;
 /// The router is asked for the members after this long, until it answers; then after the longer one.
 const ASK_FIRST: Duration = Duration::from_secs(1);
@@ -310,7 +310,7 @@ impl Uploads {
             verdict: Some(verdict),
             ..Member::default()
         };
-        // Who has joined meanwhile?
+        // Members may have joined meanwhile.
         if self.group_of(key).is_some_and(|it| it.outcome().is_some()) {
             effects.push(Action::AskMembers(key.client));
         }
