@@ -18,7 +18,7 @@ local CONTAINERS = {
   [0x05] = true, [0x06] = true, [0x64] = true, [0x14] = true, [0x16] = true, [0x2c] = true, [0x1c] = true, [0x1e] = true,
   [0x1a] = true,
 }
--- Written by: WHIMBREL_WRITE=1 cargo test -p whimbrel-ndn-packet --test lp_table
+-- Written by: WHIMBREL_WRITE=1 cargo test -p whimbrel-ndn-packet --test all lp_table::
 -- begin of the rows of crates/ndn-packet/src/lp/table.rs
 local LINK_FIELDS = {
   { 0x0051, "Sequence", "ndn.lp.sequence", "number" },

@@ -10,8 +10,6 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::ops::{Deref, DerefMut};
@@ -19,9 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::support::PATIENCE;
+use crate::support::scene::{self, Scene};
 use rustix::process::Signal;
-use support::PATIENCE;
-use support::scene::{self, Scene};
 use whimbrel_lab::{Namespace, Process};
 use whimbrel_sim::link::LinkSpec;
 

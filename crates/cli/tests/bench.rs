@@ -5,10 +5,8 @@
     reason = "a test of real programs in real time"
 )]
 
-mod support;
-
+use crate::support::{self, finished, whimbrel};
 use serde_json::Value;
-use support::{finished, whimbrel};
 
 #[test]
 fn help_has_an_example_all_parts_and_the_exit_codes() {

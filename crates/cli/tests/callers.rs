@@ -5,13 +5,11 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 
+use crate::support::{self, Running, finished, free_port, name_of, whimbrel};
 use serde_json::Value;
-use support::{Running, finished, free_port, name_of, whimbrel};
 
 static FILM: [u8; 300_000] = [7; 300_000];
 

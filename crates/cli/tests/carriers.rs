@@ -8,15 +8,13 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use std::fs;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
+use crate::support::PATIENCE;
+use crate::support::scene::{self, Scene};
 use socket2::{Domain, Protocol, Socket, Type};
-use support::PATIENCE;
-use support::scene::{self, Scene};
 use whimbrel_core::{
     Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, SeededRng, Time,
     Transmit,

@@ -6,12 +6,10 @@
     reason = "a test with real processes"
 )]
 
-mod support;
-
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use support::{Running, await_that, finished, free_port, whimbrel};
+use crate::support::{Running, await_that, finished, free_port, whimbrel};
 
 /// Returns the commands below the heading, without remarks.
 fn commands() -> Vec<Vec<String>> {

@@ -6,16 +6,14 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use std::fs;
 use std::io::{Seek, Write};
 use std::net::UdpSocket;
 use std::path::Path;
 
+use crate::support::schema::Schema;
+use crate::support::{Network, PATIENCE, Running, finished, free_port, noise, whimbrel};
 use serde_json::Value;
-use support::schema::Schema;
-use support::{Network, PATIENCE, Running, finished, free_port, noise, whimbrel};
 
 /// A sender with a code, and what has been said of it.
 struct Sender {

@@ -4,13 +4,11 @@
     reason = "a test of real programs in real time"
 )]
 
-mod support;
-
 use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
 
-use support::{Running, finished, name_of, whimbrel};
+use crate::support::{self, Running, finished, name_of, whimbrel};
 
 #[test]
 fn the_help_begins_with_a_first_transfer_and_says_when_not_to_use_it() {

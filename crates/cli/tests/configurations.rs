@@ -5,14 +5,12 @@
     reason = "a test of real programs in real time"
 )]
 
-mod support;
-
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
 
-use support::{finished, whimbrel};
+use crate::support::{finished, whimbrel};
 
 const ROUTER: &[&str] = &["router", "run"];
 const HOST: &[&str] = &["host", "run"];

@@ -5,14 +5,12 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::{Network, Running, await_that, finished, noise, whimbrel};
 use serde_json::Value;
-use support::{Network, Running, await_that, finished, noise, whimbrel};
 
 /// Returns what `router status` says.
 fn router_status(network: &Network, index: usize) -> Value {

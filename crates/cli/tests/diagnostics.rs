@@ -6,14 +6,14 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use std::fs::{self, File};
 use std::io::{PipeReader, Read, Write, pipe};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
-use support::{await_that, finished, free_port, metrics_page, name_of, noise, sum_of, whimbrel};
+use crate::support::{
+    await_that, finished, free_port, metrics_page, name_of, noise, sum_of, whimbrel,
+};
 
 /// Bytes that a pipe holds (`pipe(7)`).
 const PIPE_CAPACITY: usize = 65_536;

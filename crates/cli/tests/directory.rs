@@ -5,15 +5,13 @@
     reason = "a test with real processes"
 )]
 
-mod support;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::{Network, finished, whimbrel};
 use serde_json::Value;
-use support::{Network, finished, whimbrel};
 
 /// A user's own directory of names.
 struct User {

@@ -6,8 +6,6 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -19,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-use support::{Network, Running, noise};
+use crate::support::{self, Network, Running, noise};
 use whimbrel_client::LocalClient;
 use whimbrel_content::{ChunkSize, ChunkTree};
 use whimbrel_core::Guid;

@@ -5,14 +5,12 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::{self, Running, finished, free_port, noise, whimbrel};
 use serde_json::Value;
-use support::{Running, finished, free_port, noise, whimbrel};
 
 const MIB: usize = 1 << 20;
 

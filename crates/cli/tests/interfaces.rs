@@ -8,13 +8,12 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use std::ops::Deref;
 use std::time::Duration;
 
+use crate::support;
+use crate::support::scene::{self, Scene};
 use serde_json::Value;
-use support::scene::{self, Scene};
 use whimbrel_lab::Process;
 use whimbrel_sim::link::LinkSpec;
 

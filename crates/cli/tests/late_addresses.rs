@@ -6,11 +6,9 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use std::time::Duration;
 
-use support::scene::{self, Scene};
+use crate::support::scene::{self, Scene};
 use whimbrel_sim::link::LinkSpec;
 
 /// Long enough for a chunk, short enough for a moment.

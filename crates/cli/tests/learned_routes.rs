@@ -5,13 +5,11 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use std::fs;
 use std::path::PathBuf;
 
+use crate::support::{Running, await_that_or, finished, free_port, name_of, noise, whimbrel};
 use serde_json::Value;
-use support::{Running, await_that_or, finished, free_port, name_of, noise, whimbrel};
 
 const ROUTERS: usize = 5;
 

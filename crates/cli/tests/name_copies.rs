@@ -5,11 +5,9 @@
     reason = "a test with real processes"
 )]
 
-mod support;
-
 use std::path::Path;
 
-use support::{Running, finished, free_port, whimbrel};
+use crate::support::{Running, finished, free_port, whimbrel};
 
 /// A name server whose records are lost when it ends.
 fn server(folder: &Path, port: u16) -> Running {

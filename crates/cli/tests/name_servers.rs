@@ -9,15 +9,15 @@
 
 #[path = "../../gnrs-cluster/tests/servers/mod.rs"]
 mod servers;
-mod support;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::{
+    self, METRICS, Network, Running, await_that, finished, free_port, noise, whimbrel,
+};
 use serde_json::Value;
 use servers::{Cluster, Security};
-use support::{METRICS, Network, Running, await_that, finished, free_port, noise, whimbrel};
 
 const MIB: usize = 1 << 20;
 

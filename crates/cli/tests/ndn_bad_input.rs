@@ -7,17 +7,15 @@
 )]
 #![allow(clippy::disallowed_methods, reason = "a test of real programs")]
 
-mod support;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::UdpSocket;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use crate::support::ndn::Router;
+use crate::support::{Running, await_that, finished, noise, whimbrel};
 use serde_json::Value;
-use support::ndn::Router;
-use support::{Running, await_that, finished, noise, whimbrel};
 use whimbrel_ndn_packet::lp::{self, LinkFields, Numbers};
 use whimbrel_ndn_packet::{Data, DigestSigner, Interest, LpHeader, Name};
 

@@ -9,13 +9,11 @@
 mod ndn_copy;
 #[path = "../../node/examples/ndn_time.rs"]
 mod ndn_time;
-mod support;
-
 use std::fs;
 use std::time::Duration;
 
-use support::ndn::Router;
-use support::{PATIENCE, noise};
+use crate::support::ndn::Router;
+use crate::support::{PATIENCE, noise};
 use whimbrel_ndn_packet::Name;
 use whimbrel_node::ndn::face::{NdnFace, NdnFaceError};
 use whimbrel_transport::{Answer, FetchOptions, PeekOptions};

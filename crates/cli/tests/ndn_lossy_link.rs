@@ -11,15 +11,13 @@
 )]
 #![allow(clippy::disallowed_methods, reason = "a test of real programs")]
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::support::{await_that, finished, whimbrel};
 use serde_json::Value;
-use support::{await_that, finished, whimbrel};
 use whimbrel_lab::{Namespace, Process, Topology, TopologyBuilder, lab_available};
 use whimbrel_sim::link::{LinkSpec, Loss};
 

@@ -11,17 +11,15 @@
 )]
 #![allow(clippy::disallowed_methods, reason = "a test of real programs")]
 
-mod support;
-
 use std::net::UdpSocket;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use crate::support::interop::Interop;
+use crate::support::ndn::Router;
+use crate::support::{self, Running, finished};
 use serde_json::Value;
-use support::interop::Interop;
-use support::ndn::Router;
-use support::{Running, finished};
 
 impl Interop {
     fn by(&self, library: Library, program: &str) -> Command {

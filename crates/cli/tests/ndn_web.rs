@@ -7,15 +7,13 @@
 )]
 #![allow(clippy::disallowed_methods, reason = "a test of real programs")]
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use support::await_that;
-use support::ndn::{Router, read_to_end};
+use crate::support::await_that;
+use crate::support::ndn::{Router, read_to_end};
 use tungstenite::client::IntoClientRequest;
 use tungstenite::{Message, WebSocket};
 use whimbrel_ndn_mgmt::client::{self, Stamp, Target};

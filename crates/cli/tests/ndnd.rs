@@ -9,16 +9,14 @@
 )]
 #![allow(clippy::disallowed_methods, reason = "a test of real programs")]
 
-mod support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use support::interop::{Interop, ndnd_tool};
-use support::ndn::Router;
-use support::sites::Sites;
-use support::{Running, await_that, finished, free_port, noise, whimbrel};
+use crate::support::interop::{Interop, ndnd_tool};
+use crate::support::ndn::Router;
+use crate::support::sites::Sites;
+use crate::support::{Running, await_that, finished, free_port, noise, whimbrel};
 use whimbrel_lab::ndnd;
 
 /// NDNd's forwarder on its own sockets.

@@ -6,13 +6,11 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use std::fs;
 use std::path::PathBuf;
 
+use crate::support::{Running, await_that, finished, free_port, name_of, whimbrel};
 use serde_json::Value;
-use support::{Running, await_that, finished, free_port, name_of, whimbrel};
 use whimbrel_node::ticket::Ticket;
 
 static FILM: [u8; 300_000] = [7; 300_000];

@@ -5,18 +5,16 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::Path;
 
-use serde_json::Value;
-use support::{
+use crate::support::{
     Network, Running, await_that, await_that_or, finished, free_port, metrics_page, noise, sum_of,
     whimbrel,
 };
+use serde_json::Value;
 
 /// Checks that a page is well-formed, and returns its families. Each has HELP and TYPE before its
 /// members; counters end in `_total`, and no member comes twice.

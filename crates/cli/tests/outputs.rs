@@ -5,16 +5,14 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::ndn::Router;
-use support::{Running, finished, free_port, name_of, noise, whimbrel};
+use crate::support::ndn::Router;
+use crate::support::{self, Running, finished, free_port, name_of, noise, whimbrel};
 
 const MIB: usize = 1 << 20;
 /// A user without write permission here: `nobody`.

@@ -5,8 +5,6 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -15,7 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::{Running, free_port, whimbrel};
+use crate::support::{self, Running, free_port, whimbrel};
 
 /// The user of the programs: `nobody`.
 const USER: u32 = 65_534;

@@ -5,12 +5,10 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{Network, Running, finished, whimbrel};
 use serde_json::Value;
-use support::{Network, Running, finished, whimbrel};
 
 struct Server {
     running: Running,

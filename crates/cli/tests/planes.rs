@@ -5,11 +5,9 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use std::fs;
 
-use support::{PATIENCE, Running, await_that, finished, free_port, whimbrel};
+use crate::support::{PATIENCE, Running, await_that, finished, free_port, whimbrel};
 
 /// Returns the line about the planes that a router prints when it starts.
 fn planes_of(router: &Running) -> String {

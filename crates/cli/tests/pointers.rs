@@ -5,13 +5,11 @@
     reason = "a test with real processes"
 )]
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use support::{Network, Running, await_that, finished, free_port, whimbrel};
+use crate::support::{self, Network, Running, await_that, finished, free_port, whimbrel};
 
 /// A network, and a user at each host with a directory of names.
 struct Scene {

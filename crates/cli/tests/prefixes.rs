@@ -5,13 +5,11 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use std::fs;
 use std::os::unix::fs::DirEntryExt;
 use std::path::Path;
 
-use support::{Network, await_that, finished, name_of, noise, whimbrel};
+use crate::support::{Network, await_that, finished, name_of, noise, whimbrel};
 
 fn get(socket: &Path, name: &str, target: &Path) -> (i32, String, String) {
     let mut get = whimbrel();

@@ -8,14 +8,12 @@
 #[path = "../../client/examples/mirror.rs"]
 #[allow(dead_code, reason = "the example's own main")]
 mod mirror;
-mod support;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use support::{Network, PATIENCE, await_that, name_of, noise};
+use crate::support::{Network, PATIENCE, await_that, name_of, noise};
 use whimbrel_client::{
     AttachOptions, Client, ContentSource, GetOptions, Guid, OfferRule, OfferVerdict, ProgramError,
     SendOptions, SendState,

@@ -5,8 +5,6 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -14,9 +12,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::schema::Schema;
+use crate::support::{Running, finished, noise, whimbrel};
 use serde_json::Value;
-use support::schema::Schema;
-use support::{Running, finished, noise, whimbrel};
 
 /// A user without privileges: `nobody`.
 const USER: u32 = 65_534;

@@ -5,13 +5,11 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use support::{Network, Running, await_that, finished, name_of, noise, whimbrel};
+use crate::support::{Network, Running, await_that, finished, name_of, noise, whimbrel};
 
 /// Several times the room of a host (`hop.buffer_packets`).
 const LARGE: usize = 150_000_000;

@@ -9,13 +9,11 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use std::fs;
 use std::time::{Duration, Instant};
 
-use support::PATIENCE;
-use support::scene::{self, Scene};
+use crate::support::PATIENCE;
+use crate::support::scene::{self, Scene};
 use whimbrel_lab::Process;
 use whimbrel_sim::link::{LinkSpec, QueueLimit};
 

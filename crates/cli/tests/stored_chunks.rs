@@ -5,15 +5,13 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::{Running, await_that, finished, free_port, noise, whimbrel};
 use serde_json::Value;
-use support::{Running, await_that, finished, free_port, noise, whimbrel};
 
 const MIB: usize = 1 << 20;
 

@@ -5,13 +5,11 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 
-use support::interop::Interop;
-use support::{finished, whimbrel};
+use crate::support::interop::Interop;
+use crate::support::{finished, whimbrel};
 use whimbrel_lab::lab_available;
 
 /// Fig. 10 and TCP, at a size that takes seconds in real time, too.

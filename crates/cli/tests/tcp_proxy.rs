@@ -7,16 +7,14 @@
 )]
 #![allow(clippy::disallowed_methods, reason = "a test of real programs")]
 
-mod support;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv6Addr, Shutdown, TcpListener, TcpStream};
 use std::process::Command;
 
+use crate::support::sites::{CURL, SERVER, Sites};
+use crate::support::{PATIENCE, await_that, finished, whimbrel};
 use serde_json::Value;
-use support::sites::{CURL, SERVER, Sites};
-use support::{PATIENCE, await_that, finished, whimbrel};
 use whimbrel_lab::lab_available;
 
 fn content(length: u32) -> Vec<u8> {

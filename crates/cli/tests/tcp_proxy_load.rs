@@ -1,6 +1,6 @@
 //! Measurements of `whimbrel tcp-proxy` under load, by hand:
 //!
-//! `cargo test --release -p whimbrel --test tcp_proxy_load -- --ignored --nocapture --test-threads 1`
+//! `cargo test --release -p whimbrel --test all tcp_proxy_load:: -- --ignored --nocapture --test-threads 1`
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -9,18 +9,16 @@
 #![allow(clippy::disallowed_methods, reason = "a test of real programs")]
 #![allow(clippy::print_stdout, reason = "measurements are printed")]
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::support::PATIENCE;
+use crate::support::sites::{CURL, SERVER, Sites};
+use crate::support::wireguard::Tunnel;
 use serde_json::Value;
-use support::PATIENCE;
-use support::sites::{CURL, SERVER, Sites};
-use support::wireguard::Tunnel;
 use whimbrel_lab::{Namespace, lab_available};
 
 const PORT: u16 = 7;

@@ -10,8 +10,6 @@
 )]
 #![allow(clippy::disallowed_methods, reason = "a test of real programs")]
 
-mod support;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
@@ -20,9 +18,9 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use support::await_that;
-use support::interop::Interop;
-use support::sites::{CURL, SERVER, Sites};
+use crate::support::interop::Interop;
+use crate::support::sites::{CURL, SERVER, Sites};
+use crate::support::{self, await_that};
 use whimbrel_lab::browser::{HttpVersion, Loaded, Site, chromium};
 use whimbrel_lab::{Process, lab_available};
 
@@ -246,7 +244,7 @@ fn ssh_and_a_download_survive_an_outage() {
 
 /// The same with longer outages, by hand:
 ///
-/// `cargo test -p whimbrel --test tcp_proxy_programs -- --ignored --nocapture outages`
+/// `cargo test -p whimbrel --test all tcp_proxy_programs::ssh -- --ignored --nocapture`
 #[test]
 #[ignore = "takes a quarter of an hour"]
 fn ssh_and_a_download_survive_long_outages() {

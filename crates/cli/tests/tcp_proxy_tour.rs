@@ -7,14 +7,12 @@
 )]
 #![allow(clippy::disallowed_methods, reason = "a test of real programs")]
 
-mod support;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use support::{PATIENCE, await_that};
+use crate::support::{PATIENCE, await_that};
 use whimbrel_lab::{Namespace, Process, lab_available};
 
 const TOUR: &str = include_str!("../../../docs/tour.md");

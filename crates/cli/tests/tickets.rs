@@ -6,15 +6,15 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
 
+use crate::support::schema::Schema;
+use crate::support::{
+    self, PATIENCE, Running, await_that, finished, free_port, name_of, noise, whimbrel,
+};
 use serde_json::Value;
-use support::schema::Schema;
-use support::{PATIENCE, Running, await_that, finished, free_port, name_of, noise, whimbrel};
 
 const MIB: usize = 1 << 20;
 

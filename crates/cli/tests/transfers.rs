@@ -5,13 +5,11 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
 
-use support::{Network, Running, finished, name_of, noise, whimbrel};
+use crate::support::{self, Network, Running, finished, name_of, noise, whimbrel};
 
 const MIB: usize = 1 << 20;
 /// A rate that lets a test act during a transfer of some MiB.

@@ -5,12 +5,10 @@
     reason = "a test of real programs in real time"
 )]
 
-mod support;
-
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use support::{PATIENCE, Running, finished, noise, whimbrel};
+use crate::support::{PATIENCE, Running, finished, noise, whimbrel};
 
 /// A name server that receives lookups and answers none.
 fn silent() -> (UdpSocket, String) {

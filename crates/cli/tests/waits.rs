@@ -5,8 +5,6 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
@@ -22,7 +20,7 @@ use whimbrel_mobilityfirst::local::{
 };
 use whimbrel_mobilityfirst::wire::ContentKind;
 
-use support::{Running, await_that, finished, free_port, name_of, noise, whimbrel};
+use crate::support::{Running, await_that, finished, free_port, name_of, noise, whimbrel};
 
 const MIB: usize = 1 << 20;
 

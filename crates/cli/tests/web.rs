@@ -5,15 +5,13 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use support::origin::{Origin, answer};
-use support::web::Web;
-use support::{Network, await_that, noise};
+use crate::support::origin::{Origin, answer};
+use crate::support::web::Web;
+use crate::support::{Network, await_that, noise};
 
 #[test]
 fn requests_and_answers_pass_as_they_are() {

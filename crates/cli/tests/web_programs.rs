@@ -5,17 +5,15 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use support::origin::{Origin, answer};
-use support::web::Web;
-use support::{Network, Running, await_that, free_port, noise};
+use crate::support::origin::{Origin, answer};
+use crate::support::web::Web;
+use crate::support::{Network, Running, await_that, free_port, noise};
 
 /// The download of the browser, in pieces of this many octets.
 const FILM_PIECES: usize = 40;

@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use support::{EPOCH, HOUR_MS, binding, keys, router, up};
+use crate::support::{EPOCH, HOUR_MS, binding, keys, router, up};
 use whimbrel_core::{
     Guid, Machine, PortEvent, PortId, PortInfo, PortOrigin, SeededRng, Time, WallClock,
 };

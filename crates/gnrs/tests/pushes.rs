@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod support;
-
 use std::time::Duration;
 
-use support::{EPOCH, binding, drain, encoded, keys, up};
+use crate::support::{EPOCH, binding, drain, encoded, keys, up};
 use whimbrel_core::{Guid, Machine, Medium, PortEvent, PortId, PortInfo, Time, WallClock};
 use whimbrel_gnrs::wire::{Code, Frame, Message};
 use whimbrel_gnrs::{MemoryStore, Record, Server, ServerConfig, StoreLimits};

@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{MAX_WATCHES, Pair, bad, binding, good, keys, port_of, router, said};
 use proptest::prelude::*;
-use support::{MAX_WATCHES, Pair, bad, binding, good, keys, port_of, router, said};
 use whimbrel_core::{Guid, PortEvent};
 use whimbrel_gnrs::wire::{Code, Frame, Message};
 use whimbrel_gnrs::{

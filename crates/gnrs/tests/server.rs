@@ -2,15 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod support;
-
 use std::time::Duration;
 
-use proptest::prelude::*;
-use support::{
+use crate::support::{
     CLIENT, EPOCH, HOUR_MS, ask, binding, drain, encoded, insert, keys, router, said, server_over,
     up,
 };
+use proptest::prelude::*;
 use whimbrel_core::{Guid, Machine, Medium, PortEvent, PortId, PortInfo, Time};
 use whimbrel_gnrs::wire::{Code, Frame, MAX_FRAME, MIN_FRAME, Message};
 use whimbrel_gnrs::{

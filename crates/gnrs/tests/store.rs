@@ -3,17 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod suite;
-mod support;
-
 use std::fs;
 use std::io;
 use std::sync::{Arc, Mutex};
 
+use crate::suite::{self, Bench, Model, Step};
+use crate::support::{EPOCH, binding, keys, router, said};
 use proptest::prelude::*;
 use redb::{Database, StorageBackend};
-use suite::{Bench, Model, Step};
-use support::{EPOCH, binding, keys, router, said};
 use whimbrel_gnrs::store::{
     DiskJob, DiskOutcome, DiskWriter, Outcome, PutResult, Reply, Request, StoreEvent, Writing,
 };

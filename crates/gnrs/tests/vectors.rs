@@ -3,12 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod support;
-
 use std::fmt::Write;
 use std::path::Path;
 
-use support::{EPOCH, binding, keys, router, said};
+use crate::support::{EPOCH, binding, keys, router, said};
 use whimbrel_core::Guid;
 use whimbrel_gnrs::wire::{Code, Frame, Message, Page, RecordBuffer};
 use whimbrel_gnrs::{Address, GroupAdmission, Pointer, Record, RecordKey, RecordView, Statement};
@@ -420,7 +418,7 @@ fn the_examples_in_the_documentation_are_read_and_written_alike() {
     }));
 }
 
-/// `cargo test -p whimbrel-gnrs --test vectors -- --ignored` rewrites the file after a change of
+/// `cargo test -p whimbrel-gnrs --test all vectors:: -- --ignored` rewrites the file after a change of
 /// the format.
 #[test]
 #[ignore = "writes the file that the other test reads"]

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod support;
-
-use support::{
+use crate::support::{
     CLIENT, EPOCH, HOUR_MS, binding, drain, encoded, insert, keys, router, server_over, up,
 };
 use whimbrel_core::{Guid, Machine, PortId, Time};

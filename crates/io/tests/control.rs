@@ -5,13 +5,11 @@
     reason = "tests of the driver have threads and clocks"
 )]
 
-mod support;
-
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use support::{PATIENCE, Script, script_loop, until};
+use crate::support::{PATIENCE, Script, script_loop, until};
 use whimbrel_core::{PortId, Time};
 use whimbrel_io::{Clock, EventLoop, IoError, UdpConfig};
 

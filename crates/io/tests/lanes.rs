@@ -1,12 +1,10 @@
 //! A flood of strangers on a UDP listener, and a peer at work there.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use support::{PATIENCE, Script, idle_rounds, pattern, script_loop, until};
+use crate::support::{PATIENCE, Script, idle_rounds, pattern, script_loop, until};
 use whimbrel_core::{Admission, CallerGate, Ecn, FrameShape, PortEvent, PortId, Time};
 use whimbrel_io::{EventLoop, InboundLimits, IoError, UdpConfig, UdpLink};
 

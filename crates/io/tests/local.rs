@@ -5,8 +5,6 @@
     reason = "tests of the driver have threads and clocks"
 )]
 
-mod support;
-
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -14,7 +12,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use support::{PATIENCE, Script, idle_rounds, pattern, script_loop, until, until_both};
+use crate::support::{PATIENCE, Script, idle_rounds, pattern, script_loop, until, until_both};
 use tempfile::TempDir;
 use whimbrel_core::{PortEvent, PortId, PortOrigin, PortRequest};
 use whimbrel_io::{EventLoop, IoError, StreamLimits, UnixListenerConfig};

@@ -2,13 +2,11 @@
 //! the request is refused once.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
-use support::{Script, idle_rounds, script_loop, until};
+use crate::support::{Script, idle_rounds, script_loop, until};
 use whimbrel_core::{
     Endpoint, Family, Medium, OpenRefusal, Peer, PortInfo, PortOrigin, PortRequest, PortToken,
 };

@@ -5,11 +5,8 @@
     clippy::disallowed_methods,
     reason = "tests of the driver have threads and clocks"
 )]
-#![allow(unsafe_code, reason = "moving a thread to a new network namespace")]
 
-#[path = "support/namespaces.rs"]
-mod namespaces;
-mod support;
+use crate::{namespaces, support};
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;

@@ -5,8 +5,6 @@
     reason = "tests of the driver have threads and clocks"
 )]
 
-mod support;
-
 use std::cell::RefCell;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -16,7 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::time::Duration;
 
-use support::{Script, block, idle_rounds, pattern, script_loop, until, until_both};
+use crate::support::{Script, block, idle_rounds, pattern, script_loop, until, until_both};
 use whimbrel_core::{Medium, PortEvent, PortId, PortOrigin, PortRequest};
 use whimbrel_io::{
     EventLoop, IoError, StreamLimits, TcpClientConfig, TcpListenerConfig, UnixListenerConfig,

@@ -1,12 +1,10 @@
 //! UDP links on loopback addresses.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use support::{PATIENCE, Script, idle_rounds, pattern, script_loop, until, until_both};
+use crate::support::{PATIENCE, Script, idle_rounds, pattern, script_loop, until, until_both};
 use whimbrel_core::{
     Admission, CallerGate, Deadline, Ecn, FrameShape, Machine, OpenRefusal, PortEvent, PortId,
     PortOrigin, PortRequest, PortToken, Time, Transmit,

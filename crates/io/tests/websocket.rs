@@ -5,15 +5,13 @@
     reason = "tests of the driver have threads and clocks"
 )]
 
-mod support;
-
 use std::cell::RefCell;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::time::Duration;
 
-use support::{Script, block, idle_rounds, pattern, script_loop, until, until_both};
+use crate::support::{Script, block, idle_rounds, pattern, script_loop, until, until_both};
 use tungstenite::{HandshakeError, Message, WebSocket};
 use whimbrel_core::{Medium, PortId, PortOrigin, PortRequest};
 use whimbrel_io::{

@@ -2,9 +2,7 @@
 //! machines.
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
-use support::fig7;
+use crate::support::fig7;
 use whimbrel_lab::TransferRecord;
 use whimbrel_lab::scenario::{Plan, sim};
 

@@ -1,6 +1,6 @@
 //! The bytes that a file costs on a thin link: the rows of `docs/scenarios/thin-links.toml`, as
 //! `whimbrel lab run` has them. The table in `docs/thin-links.md` is printed by
-//! `cargo test -p whimbrel-lab --test thin_links -- --nocapture --test-threads 1`.
+//! `cargo test -p whimbrel-lab --test all thin_links:: -- --nocapture --test-threads 1`.
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 use std::collections::BTreeMap;

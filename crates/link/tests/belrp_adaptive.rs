@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod faces;
-
 use core::time::Duration;
 
+use crate::faces::{self, Faces, losing, packet, path, reordering};
 use bytes::Bytes;
-use faces::{Faces, losing, packet, path, reordering};
 use whimbrel_core::{SeededRng, Time};
 use whimbrel_link::ndnlp::{LinkService, LinkServiceConfig, Mode, Reliability};
 use whimbrel_ndn_packet::{Interest, LpPacket, Name};

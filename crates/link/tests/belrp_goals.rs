@@ -2,14 +2,12 @@
 //! paper's protocol, with no more delay; from 2 % loss on it sends no more bytes than without
 //! recovery on the links.
 //!
-//! `WHIMBREL_BELRP_INTERESTS=20000 cargo test -p whimbrel-link --test belrp_goals -- --nocapture`
+//! `WHIMBREL_BELRP_INTERESTS=20000 cargo test -p whimbrel-link --test all belrp_goals:: -- --nocapture`
 //! prints the table of `docs/protocols/belrp.md`.
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod chain;
-
-use chain::{Chain, DATA_LEN, INTEREST_LEN, Outcome, PPP, Scenario};
+use crate::chain::{Chain, DATA_LEN, INTEREST_LEN, Outcome, PPP, Scenario};
 use whimbrel_link::ndnlp::{PaperOptions, Reliability};
 
 const PAPER: Reliability = Reliability::Paper(PaperOptions::retransmitting(3));

@@ -1,11 +1,9 @@
 //! Goodput over a grid of links, in virtual time. The numbers are reproducible, so they can be
 //! asserted.
 
-mod pair;
-
 use core::time::Duration;
 
-use pair::{Pair, chunk, path};
+use crate::pair::{Pair, chunk, path};
 use whimbrel_core::Time;
 use whimbrel_sim::link::{DeliveryTrace, LinkSpec, Loss, QueueLimit, Rate};
 

@@ -1,10 +1,8 @@
 //! The measured state of a link: rate, queue, loss and round trip.
 
-mod faces;
-
 use std::time::Duration;
 
-use faces::{Faces, losing};
+use crate::faces::{Faces, losing};
 use whimbrel_core::{LinkState, SeededRng, Time};
 use whimbrel_link::ndnlp::{LinkService, LinkServiceConfig, Mode, PaperOptions, Reliability};
 

@@ -1,11 +1,9 @@
 //! Hop compared with a reference model of sent, received and acknowledged chunks.
 
-mod pair;
-
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-use pair::{Pair, chunk, config, plain, reordering};
+use crate::pair::{self, Pair, chunk, config, plain, reordering};
 use proptest::prelude::*;
 use whimbrel_core::Time;
 use whimbrel_link::{HopConfig, Pacing};

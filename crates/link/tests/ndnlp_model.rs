@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod faces;
-
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use faces::{Faces, packet, reordering, tag};
+use crate::faces::{self, Faces, packet, reordering, tag};
 use proptest::prelude::*;
 use whimbrel_link::ndnlp::{LinkServiceConfig, Mode, PaperOptions, Reliability};
 use whimbrel_sim::link::LinkSpec;

@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod faces;
-
 use core::time::Duration;
 
-use faces::{Faces, losing, packet, path, tag};
+use crate::faces::{Faces, losing, packet, path, tag};
 use proptest::prelude::*;
 use whimbrel_core::Time;
 use whimbrel_link::ndnlp::{LinkServiceConfig, Reliability};

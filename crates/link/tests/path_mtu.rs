@@ -1,10 +1,8 @@
 //! One hop over a path that silently drops large frames.
 
-mod pair;
-
 use core::time::Duration;
 
-use pair::{Pair, chunk, path};
+use crate::pair::{Pair, chunk, path};
 use whimbrel_core::Time;
 use whimbrel_link::HopEvent;
 use whimbrel_sim::Direction;

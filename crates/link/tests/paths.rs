@@ -1,11 +1,9 @@
 //! Goodput over paths with several troubles at once, in virtual time: jitter, loss in bursts, reordering, duplication and short
-//! queues. `cargo test --release -p whimbrel-link --test paths -- --nocapture` prints the grid.
-
-mod pair;
+//! queues. `cargo test --release -p whimbrel-link --test all paths:: -- --nocapture` prints the grid.
 
 use core::time::Duration;
 
-use pair::{Pair, Turns, chunk, plain};
+use crate::pair::{Pair, Turns, chunk, plain};
 use proptest::prelude::*;
 use whimbrel_core::Time;
 use whimbrel_link::{HopConfig, Pacing};

@@ -1,10 +1,8 @@
 //! The time until data moves again after an outage of any length.
 
-mod pair;
-
 use core::time::Duration;
 
-use pair::{Pair, chunk, path};
+use crate::pair::{Pair, chunk, path};
 use whimbrel_core::Time;
 use whimbrel_link::HopEvent;
 

@@ -1,11 +1,9 @@
 //! Shares of one queue, in virtual time: 20 Mbit/s, 50 ms, a drop-tail queue. BDP: 125 kB.
 
-mod shared;
-
 use core::time::Duration;
 
-use shared::tcp::Kind;
-use shared::{Flow, Shared, path};
+use crate::shared::tcp::Kind;
+use crate::shared::{Flow, Shared, path};
 use whimbrel_core::Time;
 use whimbrel_link::Pacing;
 use whimbrel_sim::link::Loss;

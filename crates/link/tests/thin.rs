@@ -1,10 +1,8 @@
 //! Links of some 10 kbit/s: what crosses them, and how soon.
 
-mod pair;
-
 use core::time::Duration;
 
-use pair::{Pair, chunk, config};
+use crate::pair::{self, Pair, chunk, config};
 use whimbrel_core::Time;
 use whimbrel_link::HopEvent;
 use whimbrel_sim::link::{LinkSpec, Loss, QueueLimit};

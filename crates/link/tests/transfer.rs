@@ -1,10 +1,8 @@
 //! Behaviour of one hop, sentence by sentence.
 
-mod pair;
-
 use core::time::Duration;
 
-use pair::{Pair, chunk, config, reordering};
+use crate::pair::{self, Pair, chunk, config, reordering};
 use whimbrel_core::Time;
 use whimbrel_link::HopEvent;
 use whimbrel_sim::link::{LinkSpec, Outage};

@@ -6,6 +6,7 @@
 
 #[path = "../tests/chain/mod.rs"]
 mod chain;
+#[allow(dead_code, reason = "the tests use the rest")]
 #[path = "../tests/support/mod.rs"]
 mod support;
 

@@ -2,8 +2,6 @@
 //! attached by, at distances of 5, 40 and 80 ms from the router of the client.
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -21,7 +19,7 @@ use whimbrel_sim::link::LinkSpec;
 use whimbrel_sim::testbed::Net;
 use whimbrel_sim::{AnyMachine, DuplexLink};
 
-use support::{APP, Content, WALL, get, name_server, no_records, router_config};
+use crate::support::{APP, Content, WALL, get, name_server, no_records, router_config};
 
 const SECOND: Duration = Duration::from_secs(1);
 const DELAYS_MS: [u64; 3] = [5, 40, 80];

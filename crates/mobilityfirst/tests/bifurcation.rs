@@ -1,13 +1,9 @@
 //! A client with several links gets what it fetches over all of them, and never more slowly than
 //! over the best one.
 
-#[allow(dead_code, reason = "other tests use the rest")]
-mod multihoming;
-mod support;
-
 use core::time::Duration;
 
-use multihoming::{Access, Make, Place, World, goodput};
+use crate::multihoming::{Access, Make, Place, World, goodput};
 use proptest::prelude::*;
 use whimbrel_mobilityfirst::host::LinkPolicy;
 use whimbrel_mobilityfirst::split::{Scheduler, SplitConfig};

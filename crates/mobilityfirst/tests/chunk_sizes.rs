@@ -1,11 +1,8 @@
 //! A chunk is as long as its path can afford: no fixed size would bring a file much sooner.
 
-mod chain;
-mod support;
-
 use core::time::Duration;
 
-use chain::{Compared, Wire, times_of};
+use crate::chain::{Compared, Wire, times_of};
 use proptest::prelude::*;
 use whimbrel_content::ChunkSize;
 

@@ -1,14 +1,11 @@
 //! Clocks that are wrong, or are set while nodes run.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod support;
-mod world;
-
 use core::time::Duration;
 
+use crate::world::{Content, WALL, World};
 use whimbrel_core::WallClock;
 use whimbrel_mobilityfirst::host::ClockDifference;
-use world::{Content, WALL, World};
 
 const SECOND: i64 = 1_000;
 const HOUR: i64 = 3_600 * SECOND;

@@ -1,16 +1,13 @@
 //! A site whose name server is out of reach: what is local works as if it were there.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod support;
-mod world;
-
 use core::time::Duration;
 
+use crate::world::{self, Content, World};
 use bytes::Bytes;
 use whimbrel_gnrs::{KeyPair, RecordKey};
 use whimbrel_mobilityfirst::local::{Delivery, LocalRequest, Publish, TransferOptions};
 use whimbrel_mobilityfirst::wire::ContentKind;
-use world::{Content, World};
 
 /// Without delay: a round trip in this world takes some milliseconds.
 const AT_ONCE: Duration = Duration::from_millis(200);

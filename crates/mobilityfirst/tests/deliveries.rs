@@ -1,14 +1,11 @@
 //! Contents that their receiver has not requested, in virtual time: the sender leaves, the receiver comes
 //! later, refuses, floods, and restarts of both.
 
-mod support;
-mod world;
-
 use core::time::Duration;
 
 use whimbrel_mobilityfirst::local::{OfferVerdict, SendState};
 
-use world::{Content, World};
+use crate::world::{Content, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 const LEN: usize = 700_000;

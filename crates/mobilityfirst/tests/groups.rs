@@ -1,8 +1,6 @@
 //! Groups in virtual time [MFTP §3.5]: a source behind a router, a router in the middle, and leaves with members.
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -21,7 +19,7 @@ use whimbrel_sim::link::{LinkSpec, Loss};
 use whimbrel_sim::testbed::{Fault, Life, Net};
 use whimbrel_sim::{AnyMachine, Direction, DuplexLink};
 
-use support::{APP, Content, WALL, get, name_server, no_records, router_config};
+use crate::support::{APP, Content, WALL, get, name_server, no_records, router_config};
 
 const SECOND: Duration = Duration::from_secs(1);
 const GROUP: [u8; 32] = [77; 32];

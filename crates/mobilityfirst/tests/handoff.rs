@@ -1,13 +1,9 @@
 //! "Dynamic mobility, both micro-level handoff and macro-level roaming" [MF-5G §III]: a client whose
 //! link goes is attached by the other one at once, if its kernel says so.
 
-#[allow(dead_code, reason = "other tests use the rest")]
-mod multihoming;
-mod support;
-
 use core::time::Duration;
 
-use multihoming::{Access, Make, Place, World};
+use crate::multihoming::{Access, Make, Place, World};
 use whimbrel_mobilityfirst::host::LinkPolicy;
 use whimbrel_mobilityfirst::split::SplitConfig;
 

@@ -1,19 +1,16 @@
 //! Messages of who has not seen a request.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-mod world;
-
 use core::time::Duration;
 use std::sync::{Arc, Mutex};
 
-use support::relay::Verdict;
+use crate::support::relay::Verdict;
+use crate::world::{Content, World};
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::chunk::Chunk;
 use whimbrel_mobilityfirst::wire::{
     ChunkRanges, DropReason, NetworkHeader, Notice, ServiceId, Transport, UpperProtocol,
 };
-use world::{Content, World};
 
 /// Answers the first request with what a forger would send, and lets all others pass.
 struct Forger {

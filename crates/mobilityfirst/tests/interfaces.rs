@@ -2,13 +2,9 @@
 //! device-level policies allow the user to manage how data is multiplexed across one or more active
 //! interfaces" [MF-5G §IV].
 
-#[allow(dead_code, reason = "other tests use the rest")]
-mod multihoming;
-mod support;
-
 use core::time::Duration;
 
-use multihoming::{Access, Make, Place, World};
+use crate::multihoming::{Access, Make, Place, World};
 use proptest::prelude::*;
 use whimbrel_mobilityfirst::host::LinkPolicy;
 use whimbrel_mobilityfirst::host::interfaces::{Candidate, LinkTerms, Verdict, judge};

@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod support;
-
 use core::time::Duration;
 
-use support::{APP, Content, OVERHEAD, WALL, get, name_server, no_records, router_config};
+use crate::support::{APP, Content, OVERHEAD, WALL, get, name_server, no_records, router_config};
 use whimbrel_core::{Guid, SeededRng, Time};
 use whimbrel_gnrs::KeyPair;
 use whimbrel_link::HopConfig;

@@ -1,12 +1,8 @@
 //! A record names addresses that are not its host's.
 
-#[allow(dead_code, reason = "other tests use the rest")]
-mod multihoming;
-mod support;
-
 use core::time::Duration;
 
-use multihoming::{Access, Make, Place, World};
+use crate::multihoming::{Access, Make, Place, World};
 use whimbrel_mobilityfirst::host::LinkPolicy;
 
 const MIB: usize = 1 << 20;

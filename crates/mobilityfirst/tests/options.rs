@@ -1,8 +1,5 @@
 //! Options of a transfer that act [MFTP §3.2.2, 3.3 and 4], in virtual time.
 
-mod support;
-mod world;
-
 use core::time::Duration;
 
 use whimbrel_core::Guid;
@@ -11,7 +8,7 @@ use whimbrel_mobilityfirst::local::{
 };
 use whimbrel_mobilityfirst::wire::Reliability;
 
-use world::{Content, World};
+use crate::world::{Content, World};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Some hundred chunks.

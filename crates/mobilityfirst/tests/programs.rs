@@ -1,8 +1,5 @@
 //! Local programs of two hosts at one router: messages between them, and which programs are served.
 
-mod support;
-mod world;
-
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -12,7 +9,7 @@ use whimbrel_mobilityfirst::local::{
 };
 use whimbrel_mobilityfirst::wire::{ContentKind, MAX_MESSAGE};
 
-use world::{World, drain, info};
+use crate::world::{World, drain, info};
 
 const APP: u32 = 1;
 

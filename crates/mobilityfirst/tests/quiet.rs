@@ -14,9 +14,7 @@ use whimbrel_sim::link::LinkSpec;
 use whimbrel_sim::testbed::Net;
 use whimbrel_sim::{AnyMachine, Direction, DuplexLink};
 
-mod support;
-
-use support::{APP, Content, WALL, get, router_config};
+use crate::support::{APP, Content, WALL, get, router_config};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 /// Bytes of UDP and IPv6 headers.

@@ -1,14 +1,10 @@
 //! Divided flows over random pairs and triples of links with all troubles at once: jitter, loss in bursts, reordering,
-//! duplication, short queues and steps of the rate. `cargo test -p whimbrel-mobilityfirst --test random_links -- --ignored
+//! duplication, short queues and steps of the rate. `cargo test -p whimbrel-mobilityfirst --test all random_links:: -- --ignored
 //! --nocapture` prints the distribution.
-
-#[allow(dead_code, reason = "other tests use the rest")]
-mod multihoming;
-mod support;
 
 use core::time::Duration;
 
-use multihoming::{Access, Make, Place, World};
+use crate::multihoming::{Access, Make, Place, World};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};

@@ -14,9 +14,7 @@ use whimbrel_sim::link::{LinkSpec, QueueLimit};
 use whimbrel_sim::testbed::{Fault, Net};
 use whimbrel_sim::{AnyMachine, DuplexLink, NodeId};
 
-mod support;
-
-use support::{APP, Content, OVERHEAD, WALL, get, name_server, no_records, router_config};
+use crate::support::{APP, Content, OVERHEAD, WALL, get, name_server, no_records, router_config};
 
 const MIB: usize = 1 << 20;
 const FULL: u64 = 500_000_000;

@@ -1,15 +1,12 @@
 //! Programs that stop or read slowly harm nobody but themselves.
 
-mod support;
-mod world;
-
 use core::time::Duration;
 
 use whimbrel_core::Machine;
 use whimbrel_mobilityfirst::host::HostEvent;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 
-use world::{Content, World};
+use crate::world::{self, Content, World};
 
 /// Of a host's back-pressure buffer, in packets: room for 22 of the smallest chunks.
 const BUFFER: usize = 1_024;

@@ -428,7 +428,7 @@ fn read(name: &str) -> Vec<(String, Vec<u8>)> {
         .collect()
 }
 
-/// `WHIMBREL_WRITE_VECTORS=1 cargo test -p whimbrel-mobilityfirst --test vectors` writes the file
+/// `WHIMBREL_WRITE_VECTORS=1 cargo test -p whimbrel-mobilityfirst --test all vectors::` writes the file
 /// anew.
 #[test]
 fn the_file_holds_every_vector_and_each_means_what_it_says() {

@@ -2,18 +2,13 @@
 //! transfer whose program keeps up is never slower for it, and a message that is lost, a program that stops and a
 //! receiver that vanishes hold nothing up for good.
 
-#[allow(dead_code, reason = "other tests use the rest")]
-mod multihoming;
-mod support;
-mod world;
-
 use core::time::Duration;
 
 use proptest::prelude::*;
 
-use multihoming::{Access, Make, Place};
+use crate::multihoming::{self, Access, Make, Place};
+use crate::world::{Content, World};
 use whimbrel_mobilityfirst::host::LinkPolicy;
-use world::{Content, World};
 
 const MIB: usize = 1 << 20;
 const SECOND: Duration = Duration::from_secs(1);

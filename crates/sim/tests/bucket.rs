@@ -4,11 +4,9 @@
     reason = "a test that finds nothing to unwrap has failed"
 )]
 
-mod frames;
-
 use core::time::Duration;
 
-use frames::{Link, arrivals, frame, link};
+use crate::frames::{Link, arrivals, frame, link};
 use proptest::prelude::*;
 use whimbrel_core::Time;
 use whimbrel_sim::link::{LinkSpec, LinkSpecError, QueueLimit};

@@ -4,12 +4,10 @@
     reason = "a test that finds nothing to unwrap has failed"
 )]
 
-mod frames;
-
 use core::time::Duration;
 use std::sync::Arc;
 
-use frames::{Link, arrivals, frame, link, number};
+use crate::frames::{Link, arrivals, frame, link, number};
 
 use proptest::prelude::*;
 use whimbrel_core::{SeededRng, Time};

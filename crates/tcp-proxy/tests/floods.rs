@@ -1,8 +1,6 @@
 //! Two proxies and segments of connections that nobody answers: what the others notice.
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod pair;
-
 use std::time::Duration;
 
 use etherparse::PacketBuilder;

@@ -3,8 +3,6 @@
 //! as often as it came in; over a good path each of them leaves.
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod pair;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 

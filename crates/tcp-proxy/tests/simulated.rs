@@ -1,8 +1,6 @@
 //! smoltcp's ends over two proxies and three NDN routers: the line of [TCP/ICN §4.1], Fig. 10b.
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
-mod pair;
-
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -446,7 +444,7 @@ fn a_path_that_swallows_everything_is_left() {
 /// paper does not give is assumed: 10 ms and a queue of 100 packets for each link, loss on the links
 /// between the routers. smoltcp recovers worse from losses than a kernel does.
 ///
-/// `cargo test --release -p whimbrel-tcp-proxy --test simulated -- --ignored --nocapture figures`
+/// `cargo test --release -p whimbrel-tcp-proxy --test all simulated::figures -- --ignored --nocapture`
 #[test]
 #[ignore = "a measurement of minutes"]
 fn figures_8_and_9() {

@@ -170,7 +170,7 @@ fn the_vectors_of_the_document_are_written_and_read() {
     assert_eq!(lines, 21);
 }
 
-/// `cargo test -p whimbrel-tcp-proxy --test vectors -- --ignored --nocapture` prints them.
+/// `cargo test -p whimbrel-tcp-proxy --test all vectors:: -- --ignored --nocapture` prints them.
 #[test]
 #[ignore = "prints the vectors, for whoever changes the formats"]
 fn print() {

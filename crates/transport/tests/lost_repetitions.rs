@@ -1,13 +1,11 @@
 //! The cost of a lost repetition on a path with a tag, in virtual time: a consumer, a router that loses
 //! Interests or answers some as a cache does, and a producer behind a slow link.
 
-mod support;
-
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::time::Duration;
 
-use support::{clock, digest, name, register};
+use crate::support::{clock, digest, name, register};
 use whimbrel_core::{
     Deadline, Machine, OpenRefusal, PortEvent, PortId, PortRequest, PortToken, SeededRng, Time,
     Transmit,

@@ -1,11 +1,9 @@
 //! A fetch over two paths, in virtual time: a consumer with two faces, each with a producer of the
 //! same content behind a link of its own.
 
-mod support;
-
 use std::time::Duration;
 
-use support::{Pair, Path, clock, digest, name, register};
+use crate::support::{self, Pair, Path, clock, digest, name, register};
 use whimbrel_core::{RttOptions, SeededRng, Time};
 use whimbrel_ndn_packet::LpHeader;
 use whimbrel_ndn_packet::{InterestRef, LpPacket, types};

@@ -1,11 +1,9 @@
 //! Windows against their formulas (ndn-tools `tools/get`, RFC 9438), and over simulated links.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{clock, digest, name, register};
 use proptest::prelude::*;
-use support::{clock, digest, name, register};
 use whimbrel_core::{Gains, SeededRng, Time};
 use whimbrel_sim::link::{LinkSpec, Loss, QueueLimit};
 use whimbrel_sim::{AnyMachine, DuplexLink, Simulator};

@@ -4,9 +4,9 @@ use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use super::support::ndn::Router;
-use super::support::{self, Running, noise};
 use super::with_input;
+use crate::support::ndn::Router;
+use crate::support::{self, Running, noise};
 
 #[test]
 fn served_content_arrives_in_order_with_every_window_and_output() {
@@ -268,7 +268,7 @@ fn a_fetch_goes_on_while_no_route_leads_there_and_says_so() {
     );
     assert_eq!(wait["gives_up_after_s"], 100, "{line}");
     let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/lines.json");
-    super::support::schema::Schema::read(schema)
+    crate::support::schema::Schema::read(schema)
         .check(&line)
         .unwrap();
     let content = noise(100_000, 8);

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::support::ndn::Router;
+use crate::support::ndn::Router;
 
 #[test]
 fn keys_survive_export_and_import_in_a_safe_bag() {

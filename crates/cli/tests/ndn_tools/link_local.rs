@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::support::finished;
+use crate::support::finished;
 
 /// Two machines with two wires between them; the other end has one address on both.
 const SCRIPT: &str = r#"

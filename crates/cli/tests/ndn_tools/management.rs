@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::support::ndn::Router;
-use super::support::noise;
 use super::with_input;
+use crate::support::ndn::Router;
+use crate::support::noise;
 
 #[test]
 fn faces_are_created_listed_changed_and_destroyed() {

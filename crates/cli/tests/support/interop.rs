@@ -1,5 +1,4 @@
 //! Programs of others that tests run: `scripts/setup --check` installs what they need.
-#![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

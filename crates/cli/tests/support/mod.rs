@@ -1,7 +1,6 @@
 //! Real processes on this machine's loopback interface: daemons that are killed with their test,
 //! and ways to wait.
 
-#![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

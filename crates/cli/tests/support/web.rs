@@ -6,8 +6,7 @@ use super::{Network, Running, whimbrel};
 
 /// Both sides of the proxy, on the hosts of a network: the client side at host 1.
 pub(crate) struct Web {
-    pub(crate) client: Running,
-    pub(crate) server: Running,
+    _sides: [Running; 2],
     /// The URL of the proxy.
     pub(crate) proxy: String,
     /// The names of the hosts of the client and the server side.
@@ -37,8 +36,7 @@ impl Web {
         let client = Running::start(command.args(of_client));
         let line = client.await_json(|line| line["event"] == "listening");
         Web {
-            client,
-            server,
+            _sides: [client, server],
             proxy: line["proxy"].as_str().unwrap().to_owned(),
             names: [line["name"].as_str().unwrap().to_owned(), of_server],
         }

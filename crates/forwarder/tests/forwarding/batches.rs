@@ -5,7 +5,7 @@ use whimbrel_core::Time;
 use whimbrel_forwarder::{CsConfig, FaceId, ForwarderConfig, OutPacket};
 use whimbrel_ndn_packet::LpPacket;
 
-use crate::node::{Node, data, interest};
+use super::node::{Node, data, interest};
 
 const NAMES: [&str; 6] = ["/a", "/a/b", "/a/b/c", "/x", "/x/y/z", "/localhost/w"];
 

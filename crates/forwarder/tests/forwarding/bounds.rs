@@ -7,7 +7,7 @@ use whimbrel_core::SeededRng;
 use whimbrel_forwarder::{CsConfig, FaceId, ForwarderConfig};
 use whimbrel_ndn_packet::{Component, DataRef, LpHeader, LpPacket};
 
-use crate::node::{Node, data, interest, lines, name};
+use super::node::{Node, data, interest, lines, name};
 
 fn small() -> ForwarderConfig {
     ForwarderConfig {

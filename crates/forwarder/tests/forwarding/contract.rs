@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use whimbrel_forwarder::{FaceId, LinkState, LinkType};
 use whimbrel_ndn_packet::NackReason;
 
-use crate::node::{Node, Sent, data, interest, lines, name};
+use super::node::{Node, Sent, data, interest, lines, name};
 
 #[derive(Clone, Debug)]
 pub(crate) enum Step {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use whimbrel_forwarder::{FaceId, ForwarderConfig, LinkState, LinkType, UnsolicitedPolicy};
 use whimbrel_ndn_packet::{CachePolicy, Component, DataRef, LpHeader, NackReason};
 
-use crate::node::{Node, data, fresh_data, interest, lines, name};
+use super::node::{Node, data, fresh_data, interest, lines, name};
 
 #[test]
 fn unsolicited_data_is_dropped_or_cached_as_configured() {

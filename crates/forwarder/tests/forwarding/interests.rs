@@ -6,7 +6,7 @@ use bytes::Bytes;
 use whimbrel_forwarder::{FaceId, ForwarderConfig, LinkType};
 use whimbrel_ndn_packet::{CachePolicy, LpHeader, NackReason};
 
-use crate::node::{Node, data, interest, lines, name};
+use super::node::{Node, data, interest, lines, name};
 
 #[test]
 fn an_interest_goes_to_the_longest_prefix_and_the_data_comes_back() {
@@ -255,7 +255,7 @@ fn the_nonce_is_not_remembered_after_data_with_a_long_freshness() {
     fresh.must_be_fresh = true;
     node.route("/b", 258, 0);
     node.ask(256, &fresh);
-    node.receive(258, &crate::node::fresh_data("/b", 100));
+    node.receive(258, &super::node::fresh_data("/b", 100));
     assert_eq!(node.forwarder.dead_nonces_len(), 1);
 }
 

@@ -3,7 +3,7 @@
 use whimbrel_forwarder::{FaceId, LinkType};
 use whimbrel_ndn_packet::NackReason;
 
-use crate::node::{Node, data, interest, lines};
+use super::node::{Node, data, interest, lines};
 
 #[test]
 fn downstreams_get_the_least_severe_nack_after_all_upstreams_have_nacked() {

@@ -9,7 +9,7 @@ use whimbrel_forwarder::strategy::{Context, IncomingData, Strategy};
 use whimbrel_forwarder::{FaceId, LinkState};
 use whimbrel_ndn_packet::{CachePolicy, LpHeader, NackReason, Name};
 
-use crate::node::{Node, data, interest, lines, name};
+use super::node::{Node, data, interest, lines, name};
 
 /// Sends to the next hop with the fastest link, whose rate counts half for each consecutive
 /// congestion mark from there. Interests carry the number of such marks, and NonDiscovery if they

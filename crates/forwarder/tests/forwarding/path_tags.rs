@@ -6,7 +6,7 @@ use whimbrel_forwarder::{FaceId, ForwarderConfig};
 use whimbrel_ndn_packet::lp::{Label, Tag};
 use whimbrel_ndn_packet::{LpHeader, NackReason};
 
-use crate::node::{Node, Sent, data, interest, lines};
+use super::node::{Node, Sent, data, interest, lines};
 
 /// The header of an Interest with this tag.
 fn tagged(tag: impl Into<Bytes>) -> LpHeader {
@@ -144,7 +144,7 @@ fn an_invalid_interface_is_not_used_and_the_name_decides() {
         ask_with(&mut node, 256, "/a/g/0", 30, &to_258)[0].face.0,
         258
     );
-    let prefix = crate::node::name("/a");
+    let prefix = super::node::name("/a");
     node.forwarder
         .fib_mut()
         .remove_next_hop(prefix.as_ref(), FaceId(258));
@@ -237,7 +237,7 @@ fn probing_packets_are_distributed_to_different_interfaces_evenly() {
 fn probes_do_not_leave_the_producer_by_a_default_route() {
     let mut node = Node::with_faces(3);
     let rank = |inherited| Rank { cost: 0, inherited };
-    let prefix = crate::node::name("/a");
+    let prefix = super::node::name("/a");
     let fib = node.forwarder.fib_mut();
     fib.add_ranked(prefix.as_ref(), FaceId(257), rank(true))
         .unwrap();

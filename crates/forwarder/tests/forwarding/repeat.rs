@@ -5,7 +5,7 @@ use core::time::Duration;
 use whimbrel_forwarder::FaceId;
 use whimbrel_forwarder::strategy::{StrategyChoice, StrategyKinds};
 
-use crate::node::{Node, data, interest, name};
+use super::node::{Node, data, interest, name};
 
 fn node(strategy: &str) -> Node {
     let mut node = Node::with_faces(2);

@@ -7,9 +7,9 @@ use whimbrel_forwarder::FaceId;
 use whimbrel_forwarder::strategy::{StrategyError, StrategyKinds};
 use whimbrel_ndn_packet::Name;
 
-use crate::contract::{keeps_its_contract, step};
-use crate::node::{Node, data, interest, lines, name};
-use crate::own_strategies::own;
+use super::contract::{keeps_its_contract, step};
+use super::node::{Node, data, interest, lines, name};
+use super::own_strategies::own;
 
 fn strategies() -> Vec<Name> {
     let mut names = StrategyKinds::default().names();

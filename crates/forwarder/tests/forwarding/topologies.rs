@@ -16,7 +16,7 @@ use whimbrel_sim::DuplexLink;
 use whimbrel_sim::link::{LinkSpec, Loss, Reorder};
 use whimbrel_sim::testbed::Net;
 
-use crate::node::{Node, data, interest};
+use super::node::{Node, data, interest};
 
 #[derive(Clone, Debug)]
 struct Link {
@@ -339,7 +339,7 @@ proptest! {
         let sent = network.interests_on_links();
         prop_assert!(sent <= bound, "{sent} of {bound}");
         let asked = |node: usize, name: &Name| {
-            let named = |asked: &u32| *name == crate::node::name(&format!("/p/{asked}"));
+            let named = |asked: &u32| *name == super::node::name(&format!("/p/{asked}"));
             plan.asks.iter().filter(|(at, _, asked)| *at == node && named(asked)).count()
         };
         let mut counts: BTreeMap<(usize, Name), usize> = BTreeMap::new();
@@ -371,7 +371,7 @@ proptest! {
         // A program that repeats a pending Interest has one in-record, and gets one Data.
         let mut answered: Vec<_> = network.answers().into_iter().map(|(node, name, _)| (node, name)).collect();
         answered.sort_unstable();
-        let asked = plan.asks.iter().map(|(node, _, name)| (*node, crate::node::name(&format!("/p/{name}"))));
+        let asked = plan.asks.iter().map(|(node, _, name)| (*node, super::node::name(&format!("/p/{name}"))));
         let mut asked: Vec<_> = asked.collect();
         asked.sort_unstable();
         asked.dedup();

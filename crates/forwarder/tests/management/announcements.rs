@@ -7,7 +7,7 @@ use whimbrel_ndn_mgmt::client::{self, Target};
 use whimbrel_ndn_mgmt::{RibEntry, RouteOrigin};
 use whimbrel_ndn_packet::{Data, DigestSigner, PrefixAnnouncement, ValidityPeriod};
 
-use crate::router::{Router, name};
+use super::router::{Router, name};
 
 fn announcement(prefix: &str, expiration: Duration, validity: Option<ValidityPeriod>) -> Vec<u8> {
     PrefixAnnouncement {

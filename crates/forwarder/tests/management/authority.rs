@@ -21,7 +21,7 @@ use whimbrel_ndn_packet::{
     ValidityPeriod,
 };
 
-use crate::router::{Router, START_MILLIS, name, of_name, parameters};
+use super::router::{Router, START_MILLIS, name, of_name, parameters};
 
 /// A key with its certificate and signer.
 struct Person {

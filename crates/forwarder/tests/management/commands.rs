@@ -14,8 +14,8 @@ use whimbrel_ndn_mgmt::{
 };
 use whimbrel_ndn_packet::{DigestSigner, Interest, Name};
 
-use crate::router::{Router, name, of_name, parameters};
-use crate::signed::registrations;
+use super::router::{Router, name, of_name, parameters};
+use super::signed::registrations;
 
 fn at_face(prefix: &str, face: FaceId) -> ControlParameters {
     ControlParameters {

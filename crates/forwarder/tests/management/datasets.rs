@@ -9,7 +9,7 @@ use whimbrel_ndn_mgmt::{
 };
 use whimbrel_ndn_packet::{DataRef, DigestSigner, Interest, Name, Signer};
 
-use crate::router::{Router, START_MILLIS, of_name, udp};
+use super::router::{Router, START_MILLIS, of_name, udp};
 
 #[test]
 fn an_interest_for_a_dataset_gets_the_first_segment_of_a_new_version() {

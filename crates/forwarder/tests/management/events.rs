@@ -6,7 +6,7 @@ use whimbrel_forwarder::FaceId;
 use whimbrel_ndn_mgmt::{FaceEventKind, FaceEventNotification};
 use whimbrel_ndn_packet::{DataRef, Interest};
 
-use crate::router::{Router, name};
+use super::router::{Router, name};
 
 fn interest(text: &str, any: bool, nonce: u8) -> Vec<u8> {
     let mut interest = Interest::new(name(text));
@@ -88,7 +88,7 @@ fn a_subscriber_gets_the_next_event_and_then_each_by_its_number() {
     );
     assert_eq!(
         destroyed.uri,
-        crate::router::udp(1),
+        super::router::udp(1),
         "a face that is gone is still described"
     );
 }

@@ -11,7 +11,7 @@ use whimbrel_ndn_mgmt::{
     ControlParameters, ControlResponse, FLAG_LOCAL_FIELDS, FLAG_LP_RELIABILITY,
 };
 
-use crate::router::{Router, parameters, udp};
+use super::router::{Router, parameters, udp};
 
 fn of_uri(uri: &str) -> ControlParameters {
     ControlParameters {

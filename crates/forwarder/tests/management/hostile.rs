@@ -7,7 +7,7 @@ use whimbrel_ndn_mgmt::ControlParameters;
 use whimbrel_ndn_mgmt::client::{self, Target};
 use whimbrel_ndn_packet::{Component, DigestSigner, Interest, Name};
 
-use crate::router::{Router, name, of_name};
+use super::router::{Router, name, of_name};
 
 fn small() -> Router {
     Router::with(ManagementConfig {

@@ -11,7 +11,7 @@ use whimbrel_ndn_mgmt::client::{self, Target};
 use whimbrel_ndn_mgmt::{ControlParameters, ROUTE_CAPTURE, ROUTE_CHILD_INHERIT, RouteOrigin};
 use whimbrel_ndn_packet::{DigestSigner, Name, PrefixAnnouncement, ValidityPeriod};
 
-use crate::router::{Router, START_MILLIS, name, of_name};
+use super::router::{Router, START_MILLIS, name, of_name};
 
 impl Router {
     /// Adds a page in a browser on this machine.

@@ -1,4 +1,5 @@
 //! Network namespaces for tests.
+#![allow(unsafe_code, reason = "moving a thread to a new network namespace")]
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};

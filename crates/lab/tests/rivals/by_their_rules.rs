@@ -7,8 +7,8 @@ use core::time::Duration;
 use whimbrel_forwarder::{FaceId, LinkState};
 use whimbrel_ndn_packet::NackReason;
 
-use crate::node::{Node, Sent, data, interest, lines, name};
-use crate::with_faces;
+use super::node::{Node, Sent, data, interest, lines, name};
+use super::with_faces;
 
 const RFA: &str = "/localhost/nfd/strategy/rfa";
 const PAF: &str = "/localhost/nfd/strategy/paf";

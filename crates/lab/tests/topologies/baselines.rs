@@ -12,8 +12,8 @@ use whimbrel_lab::{
 };
 use whimbrel_sim::link::LinkSpec;
 
-use super::support::{LAST_HOP, SERVER_LINK, fig7};
 use super::{adds_up, final_reports, millis, pair};
+use crate::support::{LAST_HOP, SERVER_LINK, fig7};
 
 fn file_of(bytes: usize, directory: &tempfile::TempDir) -> (PathBuf, String) {
     let mut state = 88_172_645_463_325_252u64;

@@ -2,7 +2,6 @@
 //! and links between them with the link service under test at both ends. This forwarder knows only
 //! one name scheme.
 
-#![allow(dead_code, reason = "each test uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 use core::time::Duration;

@@ -1,10 +1,6 @@
 //! Two faces and the link between them, on the testbed.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each test uses a part of it, as its own module"
-)]
+#![allow(unreachable_pub, reason = "a module of the tests' own")]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 use core::time::Duration;

@@ -1,10 +1,6 @@
 //! Several flows through one queue: hops, and models of a kernel's TCP.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "a helper of tests, of which each uses a part"
-)]
+#![allow(unreachable_pub, reason = "a module of the tests' own")]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 pub mod tcp;

@@ -53,7 +53,6 @@ enum Phase {
 }
 
 const GAINS: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
-const BYTES: f64 = 1_500.0;
 
 impl Tcp {
     pub fn new(kind: Kind) -> Tcp {

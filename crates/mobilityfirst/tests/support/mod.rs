@@ -1,6 +1,5 @@
 //! Contents, configurations and the name server that tests of whole networks share.
 
-#![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 pub(crate) mod relay;

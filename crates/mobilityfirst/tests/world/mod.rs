@@ -1,6 +1,5 @@
 //! Two hosts at one router in virtual time, and programs on their ports.
 
-#![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 use core::time::Duration;

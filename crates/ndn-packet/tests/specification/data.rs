@@ -5,7 +5,7 @@ use std::time::Duration;
 use whimbrel_ndn_packet::tlv::DecodeError;
 use whimbrel_ndn_packet::{ContentType, DataRef, InterestRef};
 
-use crate::wire::{DIGEST_INFO, DIGEST_VALUE, NAME, data_error, packet};
+use super::wire::{DIGEST_INFO, DIGEST_VALUE, NAME, data_error, packet};
 
 #[test]
 fn a_data_needs_a_name_and_a_signature() {

@@ -3,7 +3,7 @@
 use whimbrel_ndn_packet::InterestRef;
 use whimbrel_ndn_packet::tlv::DecodeError;
 
-use crate::wire::{DIGEST_INFO, DIGEST_VALUE, NAME, data_error, interest_error, packet};
+use super::wire::{DIGEST_INFO, DIGEST_VALUE, NAME, data_error, interest_error, packet};
 
 #[test]
 fn unknown_elements_are_ignored_unless_they_are_critical() {

@@ -3,7 +3,7 @@
 use whimbrel_ndn_packet::tlv::{self, DecodeError};
 use whimbrel_ndn_packet::{DataRef, LpPacket, PacketKind};
 
-use crate::wire::{DIGEST_INFO, DIGEST_VALUE, NAME, interest_error, octets, packet};
+use super::wire::{DIGEST_INFO, DIGEST_VALUE, NAME, interest_error, octets, packet};
 
 #[test]
 fn numbers_of_types_and_lengths_are_in_their_shortest_form() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use whimbrel_ndn_packet::InterestRef;
 use whimbrel_ndn_packet::tlv::DecodeError;
 
-use crate::wire::{NAME, interest_error, octets, packet};
+use super::wire::{NAME, interest_error, octets, packet};
 
 #[test]
 fn an_interest_needs_a_name_of_at_least_one_component_and_nothing_else() {

@@ -4,7 +4,7 @@ use whimbrel_ndn_packet::lp::{self, Field, LinkFields, Numbers};
 use whimbrel_ndn_packet::tlv::{self, DecodeError};
 use whimbrel_ndn_packet::{LpHeader, LpPacket, NackReason};
 
-use crate::wire::{lp_error, packet};
+use super::wire::{lp_error, packet};
 
 #[test]
 fn link_header_fields_come_once_in_ascending_order_and_the_fragment_last() {

@@ -3,7 +3,7 @@
 use whimbrel_ndn_packet::tlv::DecodeError;
 use whimbrel_ndn_packet::{Component, Name, NameRef, ParseNameError};
 
-use crate::wire::{name, octets};
+use super::wire::{name, octets};
 
 #[test]
 fn components_have_types_from_1_to_65535_and_digests_have_32_octets() {

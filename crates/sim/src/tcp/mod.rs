@@ -12,7 +12,7 @@
 //!   timeout. No RACK, no tail loss probe, no limited transmit, no F-RTO, no proportional rate
 //!   reduction. So **a bottleneck queue that is shorter than the receive window costs a timeout at
 //!   each overflow**: over 10 Mbit/s and 20 ms a queue of 100 packets leaves about 70 % of the
-//!   rate, one of 2,000 packets 96 % (`cargo test -p whimbrel-sim --test tcp` holds both). A
+//!   rate, one of 2,000 packets 96 % (`cargo test -p whimbrel-sim --test all tcp::` holds both). A
 //!   comparison that is fair to TCP gives the bottleneck a queue of at least
 //!   [`TcpConfig::receive_buffer`].
 //! * **The retransmission timeout is at least 1 s** (RFC 6298; Linux: 200 ms), at most 60 s

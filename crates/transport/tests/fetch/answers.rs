@@ -12,7 +12,7 @@ use whimbrel_ndn_packet::{
 use whimbrel_transport::fetch::SegmentFailure;
 use whimbrel_transport::{Discovery, FetchError, FetchOptions, Verify};
 
-use crate::setup::{
+use super::setup::{
     Fetch, answer, content, failed, fetch, is_over, nack, number_of, outcome, run, succeeded,
 };
 use crate::support::{Path, Side, name};

@@ -12,7 +12,7 @@ use whimbrel_transport::{
     ProducerOptions, Verify, WindowKind, WindowOptions,
 };
 
-use crate::setup::{answer, content, failed, fetch, number_of, outcome, run, succeeded};
+use super::setup::{answer, content, failed, fetch, number_of, outcome, run, succeeded};
 use crate::support::{Path, clock, digest, name};
 
 #[test]

@@ -8,7 +8,7 @@ use whimbrel_transport::{
     BytesSource, Discovery, FetchError, FetchEvent, FetchOptions, Fetcher, ProducerOptions,
 };
 
-use crate::setup::{answer, content, failed, fetch, nack, producer, run, succeeded};
+use super::setup::{answer, content, failed, fetch, nack, producer, run, succeeded};
 use crate::support::{Pair, Path, clock, digest, name};
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use whimbrel_core::Time;
 use whimbrel_transport::FetchOptions;
 
-use crate::setup::{content, fetch, run, succeeded};
+use super::setup::{content, fetch, run, succeeded};
 use crate::support::{Path, Side};
 
 #[test]

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use whimbrel_ndn_packet::{Component, Data, DigestSigner, NackReason};
 use whimbrel_transport::{Discovery, FetchError, FetchOptions};
 
-use crate::setup::{answer, failed, fetch, nack, number_of, outcome, run, succeeded};
+use super::setup::{answer, failed, fetch, nack, number_of, outcome, run, succeeded};
 use crate::support::{Path, name};
 
 #[test]

@@ -7,7 +7,7 @@ use whimbrel_ndn_packet::lp::{self, LinkFields};
 use whimbrel_ndn_packet::{InterestRef, LpHeader, LpPacket, NackReason};
 use whimbrel_transport::{FetchEvent, FetchOptions, ModelOptions, WindowKind, WindowOptions};
 
-use crate::setup::{content, fetch, nack, run, succeeded};
+use super::setup::{content, fetch, nack, run, succeeded};
 use crate::support::{Path, Side};
 
 #[test]

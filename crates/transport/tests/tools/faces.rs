@@ -5,7 +5,7 @@ use whimbrel_ndn_packet::lp::{self, LinkFields, Numbers};
 use whimbrel_ndn_packet::{Interest, LpHeader, LpPacket};
 use whimbrel_transport::{AppFace, Application, FaceNumber, Outgoing};
 
-use crate::setup::echo;
+use super::setup::echo;
 use crate::support::{PORT, name, port_up, transmit};
 
 /// Sends packets of these sizes, the last one first.

@@ -8,7 +8,7 @@ use whimbrel_ndn_packet::{
 };
 use whimbrel_transport::{PeekEvent, PeekOptions, Poke, PokeEvent, PokeOptions};
 
-use crate::setup::{MS, echo, last, peek, rng};
+use super::setup::{MS, echo, last, peek, rng};
 use crate::support::{Pair, Path, Side, digest, name, register};
 
 #[test]

@@ -4,7 +4,7 @@ use whimbrel_core::Time;
 use whimbrel_ndn_packet::InterestRef;
 use whimbrel_transport::{Ping, PingEvent, PingOptions, PingServer, PingServerOptions, PingStats};
 
-use crate::setup::{MS, last, rng};
+use super::setup::{MS, last, rng};
 use crate::support::{Pair, Path, name, register};
 
 fn ping_stats(pair: &Pair<Ping, PingServer>) -> PingStats {

@@ -8,7 +8,7 @@ use whimbrel_transport::register::{
 };
 use whimbrel_transport::{PeekOptions, ServiceEvent};
 
-use crate::setup::{echo, peek, rng};
+use super::setup::{echo, peek, rng};
 use crate::support::{Pair, Path, Side, name, register};
 
 #[test]

@@ -7,7 +7,7 @@ use whimbrel_ndn_packet::{Interest, InterestRef, LpHeader, LpPacket, NackReason}
 use whimbrel_transport::register::Registrar;
 use whimbrel_transport::{Answer, Application, FaceNumber, Responder, Service};
 
-use crate::setup::rng;
+use super::setup::rng;
 use crate::support::{name, register};
 
 /// Answers every Interest with a Nack.

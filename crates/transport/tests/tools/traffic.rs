@@ -8,7 +8,7 @@ use whimbrel_ndn_packet::{ContentType, LpPacket};
 use whimbrel_transport::traffic::{Append, TrafficPattern, TrafficRule};
 use whimbrel_transport::{Gaps, TrafficClient, TrafficEvent, TrafficOptions, TrafficServer};
 
-use crate::setup::{MS, last, rng};
+use super::setup::{MS, last, rng};
 use crate::support::{Pair, Path, digest, name, register};
 
 fn rule(text: &str, content: &'static [u8], delay: Duration) -> TrafficRule {

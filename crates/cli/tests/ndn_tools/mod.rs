@@ -10,15 +10,12 @@ mod content;
 mod keys_and_traffic;
 mod link_local;
 mod management;
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use support::ndn::Router;
-use support::{Running, finished, whimbrel};
+use crate::support::ndn::Router;
+use crate::support::{self, Running, finished, whimbrel};
 
 fn with_input(mut command: Command, input: &[u8]) -> (i32, Vec<u8>, String) {
     let mut child = command

@@ -4,14 +4,11 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 mod baselines;
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use support::{SERVER_LINK, fig7};
+use crate::support::{SERVER_LINK, fig7};
 use whimbrel_lab::scenario::netns;
 use whimbrel_lab::{
     DirectionReport, LabError, LinkReport, Namespace, Scheduling, Topology, TopologyBuilder,

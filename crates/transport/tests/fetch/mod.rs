@@ -1,8 +1,5 @@
 //! A fetcher and a producer over paths of all kinds.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod answers;
 mod delivery;
 mod discovery;

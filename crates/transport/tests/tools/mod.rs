@@ -1,8 +1,5 @@
 //! Peek, poke, ping and traffic against their servers, and what an `AppFace` does with its ports.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod faces;
 mod peek_and_poke;
 mod ping;

@@ -1,0 +1,15 @@
+//! The crate's tests as one program: each program of its own would link everything anew.
+
+mod carriers;
+mod control;
+mod lanes;
+mod local;
+mod namespace;
+#[path = "support/namespaces.rs"]
+mod namespaces;
+mod opening;
+mod shared_media;
+mod stream;
+mod support;
+mod udp;
+mod websocket;
