@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::pair;
 use etherparse::PacketBuilder;
 use whimbrel_core::{Limit, SeededRng, Time};
 use whimbrel_ndn_packet::LpPacket;

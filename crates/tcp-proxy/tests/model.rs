@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::pair;
 use etherparse::{PacketBuilder, TcpOptionElement};
 use proptest::prelude::*;
 use whimbrel_core::{SeededRng, Time};

@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use crate::pair;
 use whimbrel_core::{Endpoint, PortId, PortOrigin, SeededRng, WallClock};
 use whimbrel_forwarder::{FaceFlags, ForwarderConfig, Persistency};
 use whimbrel_link::ndnlp::{LinkServiceConfig, Reliability};
