@@ -56,11 +56,12 @@ impl Ring {
     }
 
     /// Starts a router that calls its two neighbours, whose names it gives. Its links have a rate, so
-    /// that a transfer takes a while.
+    /// that a transfer takes a while, and the long way is worse by more than a busy machine adds.
     fn router(&self, router: usize) -> Running {
         let config = self.path(&format!("router-{router}.toml"));
+        let rate = if router < 3 { "20 Mbit/s" } else { "6 Mbit/s" };
         let mut text = format!(
-            "[router]\nrouting = \"learned\"\nname_servers = [\"127.0.0.1:{}\"]\n[hop]\npacing = \"30 Mbit/s\"\n\
+            "[router]\nrouting = \"learned\"\nname_servers = [\"127.0.0.1:{}\"]\n[hop]\npacing = \"{rate}\"\n\
              [[link]]\nlabel = \"callers\"\nbind = \"127.0.0.1:{}\"\nlisten = true\n",
             self.gnrs, self.ports[router]
         );
@@ -134,7 +135,7 @@ fn a_transfer_finds_the_other_way_around_a_ring_when_a_router_dies() {
     ring.await_next_hop(2, 0, 1);
     let _hosts = [ring.host("server", 0), ring.host("client", 2)];
 
-    let film = noise(16_000_000, 7);
+    let film = noise(6_000_000, 7);
     fs::write(ring.path("film"), &film).unwrap();
     let mut serve = whimbrel();
     serve.args(["serve", "--json", "--no-cache", "--socket"]);
@@ -158,7 +159,7 @@ fn a_transfer_finds_the_other_way_around_a_ring_when_a_router_dies() {
     get.await_json(|line| {
         line["progress"]["bytes"]
             .as_u64()
-            .is_some_and(|it| it > 2_000_000)
+            .is_some_and(|it| it > 1_000_000)
     });
     routers[1].kill();
     ring.await_next_hop(0, 2, 4);

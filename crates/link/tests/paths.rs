@@ -195,7 +195,8 @@ fn a_busy_processor_costs_little() {
         }
     }
     println!("{table}");
-    assert!(least > 0.85, "{table}");
+    // At 200 Mbit/s a burst is bounded before it makes up for 12 ms.
+    assert!(least > 0.8, "{table}");
 }
 
 fn paths() -> impl Strategy<Value = Path> {
