@@ -11,7 +11,7 @@ use whimbrel_link::{Hop, Lane};
 use crate::chunk::{Chunk, Flow};
 use crate::links::ChunkToSend;
 use crate::wire::{Credit, Data, Request, Transport, TransportKind, UpperProtocol};
-use queue::Queue;
+use queue::{Queue, Size};
 
 /// Bytes that a flow sends before it is the turn of another.
 const TURN_BYTES: u64 = 64 << 10;
@@ -51,10 +51,11 @@ pub(crate) fn flow_of(chunk: &Chunk) -> Option<Flow> {
 /// The chunks of one flow that wait for a neighbour or are on their way to it.
 #[derive(Debug, Default)]
 struct OfFlow {
-    // Its lane in the hop.
+    // Its lane in the hop for small chunks; that for large ones is the next.
     number: u64,
     queued: Queue,
-    carried: usize,
+    // Small and large ones.
+    carried: [usize; 2],
     // Of both.
     bytes: u64,
 }
@@ -83,11 +84,26 @@ struct Held {
 
 impl OfFlow {
     fn new(next_number: &mut u64) -> OfFlow {
-        *next_number += 1;
+        *next_number += Size::ALL.len() as u64;
         OfFlow {
             number: *next_number,
             ..OfFlow::default()
         }
+    }
+
+    fn carried(&self) -> usize {
+        self.carried.iter().sum()
+    }
+
+    /// Returns true if chunks of a size wait of which the hop carries none.
+    fn is_unserved(&self) -> bool {
+        let is_unserved =
+            |size: &Size| self.carried[*size as usize] == 0 && self.queued.has_size(*size);
+        Size::ALL.iter().any(is_unserved)
+    }
+
+    fn lane(&self, size: Size) -> Lane {
+        Lane::Flow(self.number + size as u64)
     }
 }
 
@@ -99,6 +115,14 @@ impl Held {
             (0, false) => FlowTurn::Held,
         }
     }
+}
+
+/// A chunk that the hop has.
+#[derive(Debug)]
+struct Carried {
+    // Says in which lane of its flow it went, unless it is urgent.
+    size: Size,
+    outgoing: ChunkToSend,
 }
 
 /// The chunks for one neighbour.
@@ -116,7 +140,7 @@ pub(crate) struct Outbox {
     held: BTreeMap<Flow, Held>,
     // What another run of the neighbour no longer holds back.
     forgotten: Vec<Flow>,
-    carrying: BTreeMap<u64, ChunkToSend>,
+    carrying: BTreeMap<u64, Carried>,
     queued: usize,
     bytes: u64,
 }
@@ -168,16 +192,20 @@ impl Outbox {
     pub(crate) fn waiting(&self, flow: &Flow) -> (u64, usize) {
         self.flows
             .get(flow)
-            .map_or((0, 0), |it| (it.bytes, it.queued.len() + it.carried))
+            .map_or((0, 0), |it| (it.bytes, it.queued.len() + it.carried()))
     }
 
     /// The hop carries these, in the order in which it got them.
     pub(crate) fn carrying(&self) -> impl Iterator<Item = (&u64, &ChunkToSend)> {
-        self.carrying.iter()
+        self.carrying.iter().map(|(tag, it)| (tag, &it.outgoing))
+    }
+
+    fn carried_chunks(&self) -> impl Iterator<Item = &ChunkToSend> {
+        self.carrying.values().map(|it| &it.outgoing)
     }
 
     pub(crate) fn carried_mut(&mut self, tag: u64) -> Option<&mut ChunkToSend> {
-        self.carrying.get_mut(&tag)
+        self.carrying.get_mut(&tag).map(|it| &mut it.outgoing)
     }
 
     pub(crate) fn push(&mut self, outgoing: ChunkToSend) {
@@ -208,12 +236,12 @@ impl Outbox {
             true => self.turns.join(number),
             false => self.turns.leave(number),
         }
-        place(&mut self.unserved, number, may_go && of_flow.carried == 0);
+        place(&mut self.unserved, number, may_go && of_flow.is_unserved());
         match waits && turn == FlowTurn::Spare {
             true => self.spare.join(number),
             false => self.spare.leave(number),
         }
-        if !waits && of_flow.carried == 0 {
+        if !waits && of_flow.carried() == 0 {
             self.by_number.remove(&number);
             self.flows.remove(flow);
         }
@@ -222,12 +250,12 @@ impl Outbox {
     /// Passes chunks to the hop as far as it takes them; true if there were any.
     pub(crate) fn feed(&mut self, now: Time, hop: &mut Hop, next_tag: &mut u64) -> bool {
         let mut fed = false;
-        while let Some((lane, outgoing)) = self.next_for(|lane| hop.takes(lane), hop.unsent_bytes())
+        while let Some((lane, carried)) = self.next_for(|lane| hop.takes(lane), hop.unsent_bytes())
         {
             let tag = *next_tag;
             *next_tag += 1;
-            let (head, body) = outgoing.chunk.clone().into_pieces();
-            self.carrying.insert(tag, outgoing);
+            let (head, body) = carried.outgoing.chunk.clone().into_pieces();
+            self.carrying.insert(tag, carried);
             hop.send_in(now, lane, tag, head, body);
             fed = true;
         }
@@ -235,16 +263,22 @@ impl Outbox {
     }
 
     /// The next chunk of a lane that the hop takes, in which `unsent` bytes wait.
-    fn next_for(
-        &mut self,
-        takes: impl Fn(Lane) -> bool,
-        unsent: usize,
-    ) -> Option<(Lane, ChunkToSend)> {
+    fn next_for(&mut self, takes: impl Fn(Lane) -> bool, unsent: usize) -> Option<(Lane, Carried)> {
         if !self.urgent.is_empty() && takes(Lane::Urgent) {
             self.queued -= 1;
-            return Some((Lane::Urgent, self.urgent.pop_front()?));
+            let (size, outgoing) = (Size::Small, self.urgent.pop_front()?);
+            return Some((Lane::Urgent, Carried { size, outgoing }));
         }
-        let takes = |number: &u64| takes(Lane::Flow(*number));
+        let takes_of = |of_flow: &OfFlow, size: Size| {
+            of_flow.queued.has_size(size) && takes(of_flow.lane(size))
+        };
+        let takes = |number: &u64| {
+            let of_flow = self
+                .by_number
+                .get(number)
+                .and_then(|flow| self.flows.get(flow));
+            of_flow.is_some_and(|it| Size::ALL.iter().any(|size| takes_of(it, *size)))
+        };
         let in_turn = self.turns.next().filter(takes);
         let unserved = || self.unserved.first().copied().filter(takes);
         let spare = || {
@@ -255,8 +289,10 @@ impl Outbox {
         let number = in_turn.or_else(unserved).or_else(spare)?;
         let flow = *self.by_number.get(&number)?;
         let of_flow = self.flows.get_mut(&flow)?;
-        let outgoing = of_flow.queued.pop_front()?;
-        of_flow.carried += 1;
+        let may_go = Size::ALL.map(|size| takes_of(of_flow, size));
+        let (size, outgoing) = of_flow.queued.pop_front(|size| may_go[size as usize])?;
+        let lane = of_flow.lane(size);
+        of_flow.carried[size as usize] += 1;
         self.queued -= 1;
         self.turns.spend(number, outgoing.chunk.size() as u64);
         self.spare.spend(number, outgoing.chunk.size() as u64);
@@ -264,17 +300,17 @@ impl Outbox {
             held.octets = held.octets.saturating_sub(outgoing.chunk.size() as u64);
         }
         self.classify(&flow);
-        Some((Lane::Flow(number), outgoing))
+        Some((lane, Carried { size, outgoing }))
     }
 
     /// The hop carries this chunk no more.
     pub(crate) fn take_carried(&mut self, tag: u64) -> Option<ChunkToSend> {
-        let outgoing = self.carrying.remove(&tag)?;
+        let Carried { size, outgoing } = self.carrying.remove(&tag)?;
         self.bytes -= outgoing.chunk.size() as u64;
         if let Some(flow) = flow_of(&outgoing.chunk)
             && let Some(of_flow) = self.flows.get_mut(&flow)
         {
-            of_flow.carried -= 1;
+            of_flow.carried[size as usize] -= 1;
             of_flow.bytes -= outgoing.chunk.size() as u64;
             self.classify(&flow);
         }
@@ -314,7 +350,7 @@ impl Outbox {
         let gone = bytes_of(&gone);
         of_flow.bytes -= gone;
         self.bytes -= gone;
-        let of_hop = self.carrying.iter();
+        let of_hop = self.carrying();
         let meant =
             of_hop.filter(|(_, it)| flow_of(&it.chunk) == Some(*flow) && is_meant(&it.chunk));
         let tags: Vec<u64> = meant.map(|(tag, _)| *tag).collect();
@@ -374,7 +410,7 @@ impl Outbox {
             it.chunk.flow() == *flow && it.chunk.data().is_some_and(is_meant)
         };
         self.flows.get(flow).is_some_and(|it| {
-            it.queued.has(content) || it.carried > 0 && self.carrying.values().any(of_content)
+            it.queued.has(content) || it.carried() > 0 && self.carried_chunks().any(of_content)
         })
     }
 
@@ -387,13 +423,13 @@ impl Outbox {
     pub(crate) fn of_order(&self, flow: &Flow, order: u64) -> Option<&ChunkToSend> {
         let is_it = |it: &&ChunkToSend| it.order == Some(order) && it.chunk.flow() == *flow;
         let queued = self.queued_in(flow);
-        self.carrying.values().chain(queued).find(is_it)
+        self.carried_chunks().chain(queued).find(is_it)
     }
 
     /// Returns the places of the chunks of a divided flow that are here.
     pub(crate) fn orders_of(&self, flow: &Flow) -> Vec<u64> {
         let queued = self.queued_in(flow);
-        let carried = self.carrying.values().filter(|it| it.chunk.flow() == *flow);
+        let carried = self.carried_chunks().filter(|it| it.chunk.flow() == *flow);
         let mut orders: Vec<u64> = carried.chain(queued).filter_map(|it| it.order).collect();
         orders.sort_unstable();
         orders
@@ -401,7 +437,7 @@ impl Outbox {
 
     /// Returns true if the hop carries a chunk of a flow.
     pub(crate) fn carries(&self, flow: &Flow) -> bool {
-        self.flows.get(flow).is_some_and(|it| it.carried > 0)
+        self.flows.get(flow).is_some_and(|it| it.carried() > 0)
     }
 
     /// Removes the chunks of a divided flow that the hop does not carry.
@@ -420,7 +456,7 @@ impl Outbox {
 
     /// Chunks of a flow that are here belong to no division any more.
     pub(crate) fn forget_orders(&mut self, flow: &Flow) {
-        let carried = self.carrying.values_mut();
+        let carried = self.carrying.values_mut().map(|it| &mut it.outgoing);
         carried
             .filter(|it| it.chunk.flow() == *flow)
             .for_each(|it| it.order = None);
@@ -441,7 +477,7 @@ impl Outbox {
         order: u64,
     ) -> Option<(ChunkToSend, Option<u64>)> {
         let is_it = |it: &ChunkToSend| it.order == Some(order) && it.chunk.flow() == *flow;
-        let carried = self.carrying.iter().find(|(_, it)| is_it(it));
+        let carried = self.carrying().find(|(_, it)| is_it(it));
         if let Some(tag) = carried.map(|(tag, _)| *tag) {
             return Some((self.take_carried(tag)?, Some(tag)));
         }
@@ -466,7 +502,7 @@ impl Outbox {
         let flows = self.flows.iter();
         let of_client = flows.filter(|(flow, _)| flow.destination == *client);
         let queued = of_client.flat_map(|(_, of_flow)| of_flow.queued.iter());
-        let carried = self.carrying.values();
+        let carried = self.carried_chunks();
         let carried = carried.filter(|it| it.chunk.header.destination == *client);
         let all = queued.chain(carried).filter(|it| counts(&it.chunk));
         let of_content = all.filter_map(|it| it.chunk.data());
@@ -477,9 +513,10 @@ impl Outbox {
         request.subtract(under_way);
     }
 
-    /// Returns the lane of a flow, if chunks of it are here.
-    pub(crate) fn lane_of(&self, flow: &Flow) -> Option<Lane> {
-        self.flows.get(flow).map(|it| Lane::Flow(it.number))
+    /// Returns the lanes of a flow, if chunks of it are here.
+    pub(crate) fn lanes_of(&self, flow: &Flow) -> Option<[Lane; 2]> {
+        let of_flow = self.flows.get(flow)?;
+        Some(Size::ALL.map(|size| of_flow.lane(size)))
     }
 
     /// Chunks of a flow come back from the hop, in the order in which it got them.
@@ -488,8 +525,8 @@ impl Outbox {
             return;
         };
         for tag in tags.into_iter().rev() {
-            if let Some(outgoing) = self.carrying.remove(&tag) {
-                of_flow.carried -= 1;
+            if let Some(Carried { size, outgoing }) = self.carrying.remove(&tag) {
+                of_flow.carried[size as usize] -= 1;
                 of_flow.queued.push_front(outgoing);
                 self.queued += 1;
             }

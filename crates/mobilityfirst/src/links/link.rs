@@ -215,7 +215,7 @@ impl Link {
 
     /// Takes back the chunks of a flow of which nothing has been sent.
     pub(super) fn take_back_unbegun(&mut self, now: Time, flow: &Flow) {
-        if let Some(lane) = self.outbox.lane_of(flow) {
+        for lane in self.outbox.lanes_of(flow).into_iter().flatten() {
             let unbegun = self.hop.withdraw_unbegun(now, lane);
             self.outbox.take_back(flow, unbegun);
         }

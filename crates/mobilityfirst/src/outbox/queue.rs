@@ -9,14 +9,45 @@ use crate::chunk::Chunk;
 use crate::links::ChunkToSend;
 use crate::wire::{Transport, TransportKind};
 
+/// Largest chunk that counts as small, in bytes.
+const SMALL: u64 = 64 << 10;
+
+/// Which of a flow's two lanes in the hop a chunk takes: a small one does not wait for large ones that the
+/// hop has begun, which takes minutes on a link that has just become thin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Size {
+    Small,
+    Large,
+}
+
+impl Size {
+    pub(super) const ALL: [Size; 2] = [Size::Small, Size::Large];
+
+    /// All chunks of a content have the same.
+    pub(super) fn of(outgoing: &ChunkToSend) -> Size {
+        let chunk = &outgoing.chunk;
+        let largest = match chunk.data() {
+            Some(data) => data.content_len.min(1 << data.chunk_log2.min(63)),
+            None => chunk.size() as u64,
+        };
+        // A divided flow's chunks keep the order of their places.
+        match largest <= SMALL && outgoing.order.is_none() {
+            true => Size::Small,
+            false => Size::Large,
+        }
+    }
+}
+
 /// Contents whose chunks go in turns, so that a file that somebody begins to fetch does not wait
 /// until all that was requested before it has crossed a thin link. The chunks of one content keep
 /// their order, and so do those that belong to none.
 #[derive(Debug)]
 pub(super) struct Queue {
     lanes: BTreeMap<u64, LaneOf>,
-    numbers: BTreeMap<Option<Guid>, u64>,
+    numbers: BTreeMap<(Option<Guid>, Size), u64>,
     turns: Turns<u64>,
+    // The same lanes by the size of their chunks.
+    turns_of: [Turns<u64>; 2],
     next_number: u64,
     len: usize,
     bytes: u64,
@@ -26,6 +57,7 @@ pub(super) struct Queue {
 #[derive(Debug)]
 struct LaneOf {
     content: Option<Guid>,
+    size: Size,
     chunks: VecDeque<ChunkToSend>,
     bytes: u64,
 }
@@ -53,6 +85,7 @@ impl Default for Queue {
             numbers: BTreeMap::new(),
             // A chunk is long enough for a turn.
             turns: Turns::new(0),
+            turns_of: [Turns::new(0), Turns::new(0)],
             next_number: 0,
             len: 0,
             bytes: 0,
@@ -75,7 +108,13 @@ impl Queue {
 
     /// Returns true if chunks of a content are here that have no places in a divided flow.
     pub(super) fn has(&self, content: &Guid) -> bool {
-        self.numbers.contains_key(&Some(*content))
+        let is_here = |size: &Size| self.numbers.contains_key(&(Some(*content), *size));
+        Size::ALL.iter().any(is_here)
+    }
+
+    /// Returns true if chunks of a size are here.
+    pub(super) fn has_size(&self, size: Size) -> bool {
+        !self.turns_of[size as usize].is_empty()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &ChunkToSend> {
@@ -97,30 +136,53 @@ impl Queue {
         place: impl FnOnce(&mut VecDeque<ChunkToSend>, ChunkToSend),
     ) {
         let content = content_of(&outgoing);
-        let size = outgoing.chunk.size() as u64;
-        let number = *self.numbers.entry(content).or_insert_with(|| {
+        let size = self.size_of(&outgoing, content);
+        let bytes = outgoing.chunk.size() as u64;
+        let number = *self.numbers.entry((content, size)).or_insert_with(|| {
             self.next_number += 1;
             self.next_number
         });
         let lane = self.lanes.entry(number).or_insert_with(|| LaneOf {
             content,
+            size,
             chunks: VecDeque::new(),
             bytes: 0,
         });
         place(&mut lane.chunks, outgoing);
-        lane.bytes += size;
+        lane.bytes += bytes;
         self.len += 1;
-        self.bytes += size;
+        self.bytes += bytes;
         self.turns.join(number);
+        self.turns_of[size as usize].join(number);
     }
 
-    /// Removes and returns the next chunk.
-    pub(super) fn pop_front(&mut self) -> Option<ChunkToSend> {
-        let number = self.turns.next()?;
-        let outgoing = self.lanes.get_mut(&number)?.chunks.pop_front()?;
-        self.turns.spend(number, outgoing.chunk.size() as u64);
+    /// The lane of a notice is that of the chunks that it speaks of.
+    fn size_of(&self, outgoing: &ChunkToSend, content: Option<Guid>) -> Size {
+        let of_large = (content, Size::Large);
+        match outgoing.chunk.data().is_none() && self.numbers.contains_key(&of_large) {
+            true => Size::Large,
+            false => Size::of(outgoing),
+        }
+    }
+
+    /// Removes and returns the next chunk of a size that may go, with its size.
+    pub(super) fn pop_front(
+        &mut self,
+        may_go: impl Fn(Size) -> bool,
+    ) -> Option<(Size, ChunkToSend)> {
+        let number = match Size::ALL.map(&may_go) {
+            [true, true] => self.turns.next(),
+            [true, false] => self.turns_of[Size::Small as usize].next(),
+            [false, true] => self.turns_of[Size::Large as usize].next(),
+            [false, false] => None,
+        }?;
+        let lane = self.lanes.get_mut(&number)?;
+        let (size, outgoing) = (lane.size, lane.chunks.pop_front()?);
+        let bytes = outgoing.chunk.size() as u64;
+        self.turns.spend(number, bytes);
+        self.turns_of[size as usize].spend(number, bytes);
         self.note_gone(number, &outgoing);
-        Some(outgoing)
+        Some((size, outgoing))
     }
 
     /// Removes and returns the newest chunk of the content that has most here.
@@ -172,9 +234,10 @@ impl Queue {
         };
         lane.bytes -= size;
         if lane.chunks.is_empty() {
-            self.numbers.remove(&lane.content);
-            self.lanes.remove(&number);
+            self.numbers.remove(&(lane.content, lane.size));
             self.turns.leave(number);
+            self.turns_of[lane.size as usize].leave(number);
+            self.lanes.remove(&number);
         }
     }
 }
@@ -185,6 +248,10 @@ mod tests {
 
     use super::*;
     use crate::outbox::tests::of_content;
+
+    fn any(_: Size) -> bool {
+        true
+    }
 
     fn number_of(outgoing: &ChunkToSend) -> usize {
         outgoing
@@ -197,11 +264,11 @@ mod tests {
     fn what_is_asked_for_later_does_not_wait_for_all_before_it() {
         let mut queue = Queue::default();
         (0..100).for_each(|index| queue.push(of_content(1, index, 16_000)));
-        (0..2).for_each(|_| drop(queue.pop_front()));
+        (0..2).for_each(|_| drop(queue.pop_front(any)));
         queue.push(of_content(2, 0, 16_000));
         queue.push(of_content(2, 1, 16_000));
         let order: Vec<usize> = (0..5)
-            .filter_map(|_| Some(number_of(&queue.pop_front()?)))
+            .filter_map(|_| Some(number_of(&queue.pop_front(any)?.1)))
             .collect();
         assert_eq!(order, [1, 2, 1, 2, 1]);
     }
@@ -249,7 +316,7 @@ mod tests {
                         queue.push(outgoing);
                     }
                     Step::Pop => {
-                        popped = queue.pop_front();
+                        popped = queue.pop_front(any).map(|it| it.1);
                         if let Some(popped) = &popped {
                             let number = number_of(popped);
                             let (expected, size) = model[number].pop_front().expect("a chunk of it");
