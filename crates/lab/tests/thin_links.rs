@@ -232,6 +232,7 @@ nodes = {{ server = "host", near = "router", far = "router", names = "name-serve
 loads.film = {{ from = "server", to = "client", file = "8 MB" }}
 loads.letter = {{ from = "server", to = "client", file = "20 kB", start = "10 s" }}
 loads.second = {{ from = "server", to = "client", file = "500 kB", start = "20 s" }}
+loads.note = {{ from = "server", to = "client", message = {{ size = "200 B", count = 1, every = "1 s" }}, start = "10 s" }}
 events = [{{ at = "3 s", change = "thin", set = {{ rate = "{rate}" }} }}]
 [links]
 {links}
@@ -272,10 +273,11 @@ names = {{ between = ["far", "names"], rate = "1 Gbit/s", delay = "1 ms" }}
                 "film.stall",
                 "letter.completion",
                 "second.completion",
+                "note.completion",
             ];
-            let [film, stall, letter, second] = took.map(value);
+            let [film, stall, letter, second, note] = took.map(value);
             println!(
-                "{place}, {rate}, loss {at}: film {film:.0} s, stall {stall:.0} s; letter {letter:.1} s; second {second:.0} s; {:.2} times the bytes",
+                "{place}, {rate}, loss {at}: film {film:.0} s, stall {stall:.0} s; letter {letter:.1} s; second {second:.0} s; note {note:.1} s; {:.2} times the bytes",
                 value("links.thin.forward") / 8_520_000.0
             );
             assert!(letter < most && second < second_most);

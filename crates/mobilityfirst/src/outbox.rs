@@ -11,7 +11,7 @@ use whimbrel_link::{Hop, Lane};
 use crate::chunk::{Chunk, Flow};
 use crate::links::ChunkToSend;
 use crate::wire::{Credit, Data, Request, Transport, TransportKind, UpperProtocol};
-use queue::{Queue, Size};
+use queue::{LANES, Next, Queue};
 
 /// Bytes that a flow sends before it is the turn of another.
 const TURN_BYTES: u64 = 64 << 10;
@@ -51,12 +51,10 @@ pub(crate) fn flow_of(chunk: &Chunk) -> Option<Flow> {
 /// The chunks of one flow that wait for a neighbour or are on their way to it.
 #[derive(Debug, Default)]
 struct OfFlow {
-    // Its lane in the hop for small chunks; that for large ones is the next.
+    // Of its first lane in the hop.
     number: u64,
     queued: Queue,
-    // Small and large ones.
-    carried: [usize; 2],
-    // Of both.
+    // Of what is queued and what the hop carries.
     bytes: u64,
 }
 
@@ -84,26 +82,15 @@ struct Held {
 
 impl OfFlow {
     fn new(next_number: &mut u64) -> OfFlow {
-        *next_number += Size::ALL.len() as u64;
+        *next_number += LANES as u64;
         OfFlow {
             number: *next_number,
             ..OfFlow::default()
         }
     }
 
-    fn carried(&self) -> usize {
-        self.carried.iter().sum()
-    }
-
-    /// Returns true if chunks of a size wait of which the hop carries none.
-    fn is_unserved(&self) -> bool {
-        let is_unserved =
-            |size: &Size| self.carried[*size as usize] == 0 && self.queued.has_size(*size);
-        Size::ALL.iter().any(is_unserved)
-    }
-
-    fn lane(&self, size: Size) -> Lane {
-        Lane::Flow(self.number + size as u64)
+    fn lane(&self, lane: usize) -> Lane {
+        Lane::Flow(self.number + lane as u64)
     }
 }
 
@@ -120,8 +107,8 @@ impl Held {
 /// A chunk that the hop has.
 #[derive(Debug)]
 struct Carried {
-    // Says in which lane of its flow it went, unless it is urgent.
-    size: Size,
+    // The number of its content in its flow's queue, unless it is urgent.
+    number: u64,
     outgoing: ChunkToSend,
 }
 
@@ -190,9 +177,9 @@ impl Outbox {
 
     /// Returns the bytes and chunks of a flow here.
     pub(crate) fn waiting(&self, flow: &Flow) -> (u64, usize) {
-        self.flows
-            .get(flow)
-            .map_or((0, 0), |it| (it.bytes, it.queued.len() + it.carried()))
+        self.flows.get(flow).map_or((0, 0), |it| {
+            (it.bytes, it.queued.len() + it.queued.carried())
+        })
     }
 
     /// The hop carries these, in the order in which it got them.
@@ -236,12 +223,16 @@ impl Outbox {
             true => self.turns.join(number),
             false => self.turns.leave(number),
         }
-        place(&mut self.unserved, number, may_go && of_flow.is_unserved());
+        place(
+            &mut self.unserved,
+            number,
+            may_go && of_flow.queued.is_unserved(),
+        );
         match waits && turn == FlowTurn::Spare {
             true => self.spare.join(number),
             false => self.spare.leave(number),
         }
-        if !waits && of_flow.carried() == 0 {
+        if !waits && of_flow.queued.carried() == 0 {
             self.by_number.remove(&number);
             self.flows.remove(flow);
         }
@@ -266,18 +257,18 @@ impl Outbox {
     fn next_for(&mut self, takes: impl Fn(Lane) -> bool, unsent: usize) -> Option<(Lane, Carried)> {
         if !self.urgent.is_empty() && takes(Lane::Urgent) {
             self.queued -= 1;
-            let (size, outgoing) = (Size::Small, self.urgent.pop_front()?);
-            return Some((Lane::Urgent, Carried { size, outgoing }));
+            let (number, outgoing) = (0, self.urgent.pop_front()?);
+            return Some((Lane::Urgent, Carried { number, outgoing }));
         }
-        let takes_of = |of_flow: &OfFlow, size: Size| {
-            of_flow.queued.has_size(size) && takes(of_flow.lane(size))
+        let takes_of = |of_flow: &OfFlow| -> [bool; LANES] {
+            core::array::from_fn(|it| of_flow.queued.waits_in(it) && takes(of_flow.lane(it)))
         };
         let takes = |number: &u64| {
             let of_flow = self
                 .by_number
                 .get(number)
                 .and_then(|flow| self.flows.get(flow));
-            of_flow.is_some_and(|it| Size::ALL.iter().any(|size| takes_of(it, *size)))
+            of_flow.is_some_and(|it| takes_of(it).contains(&true))
         };
         let in_turn = self.turns.next().filter(takes);
         let unserved = || self.unserved.first().copied().filter(takes);
@@ -289,10 +280,13 @@ impl Outbox {
         let number = in_turn.or_else(unserved).or_else(spare)?;
         let flow = *self.by_number.get(&number)?;
         let of_flow = self.flows.get_mut(&flow)?;
-        let may_go = Size::ALL.map(|size| takes_of(of_flow, size));
-        let (size, outgoing) = of_flow.queued.pop_front(|size| may_go[size as usize])?;
-        let lane = of_flow.lane(size);
-        of_flow.carried[size as usize] += 1;
+        let may_go = takes_of(of_flow);
+        let Next {
+            number: content,
+            lane,
+            outgoing,
+        } = of_flow.queued.pop_front(|lane| may_go[lane])?;
+        let lane = of_flow.lane(lane);
         self.queued -= 1;
         self.turns.spend(number, outgoing.chunk.size() as u64);
         self.spare.spend(number, outgoing.chunk.size() as u64);
@@ -300,18 +294,20 @@ impl Outbox {
             held.octets = held.octets.saturating_sub(outgoing.chunk.size() as u64);
         }
         self.classify(&flow);
-        Some((lane, Carried { size, outgoing }))
+        let number = content;
+        Some((lane, Carried { number, outgoing }))
     }
 
     /// The hop carries this chunk no more.
     pub(crate) fn take_carried(&mut self, tag: u64) -> Option<ChunkToSend> {
-        let Carried { size, outgoing } = self.carrying.remove(&tag)?;
+        let Carried { number, outgoing } = self.carrying.remove(&tag)?;
         self.bytes -= outgoing.chunk.size() as u64;
         if let Some(flow) = flow_of(&outgoing.chunk)
             && let Some(of_flow) = self.flows.get_mut(&flow)
         {
-            of_flow.carried[size as usize] -= 1;
-            of_flow.bytes -= outgoing.chunk.size() as u64;
+            let size = outgoing.chunk.size() as u64;
+            of_flow.queued.note_over(number, size);
+            of_flow.bytes -= size;
             self.classify(&flow);
         }
         Some(outgoing)
@@ -410,7 +406,8 @@ impl Outbox {
             it.chunk.flow() == *flow && it.chunk.data().is_some_and(is_meant)
         };
         self.flows.get(flow).is_some_and(|it| {
-            it.queued.has(content) || it.carried() > 0 && self.carried_chunks().any(of_content)
+            it.queued.has(content)
+                || it.queued.carried() > 0 && self.carried_chunks().any(of_content)
         })
     }
 
@@ -437,7 +434,9 @@ impl Outbox {
 
     /// Returns true if the hop carries a chunk of a flow.
     pub(crate) fn carries(&self, flow: &Flow) -> bool {
-        self.flows.get(flow).is_some_and(|it| it.carried() > 0)
+        self.flows
+            .get(flow)
+            .is_some_and(|it| it.queued.carried() > 0)
     }
 
     /// Removes the chunks of a divided flow that the hop does not carry.
@@ -514,9 +513,9 @@ impl Outbox {
     }
 
     /// Returns the lanes of a flow, if chunks of it are here.
-    pub(crate) fn lanes_of(&self, flow: &Flow) -> Option<[Lane; 2]> {
+    pub(crate) fn lanes_of(&self, flow: &Flow) -> Option<[Lane; LANES]> {
         let of_flow = self.flows.get(flow)?;
-        Some(Size::ALL.map(|size| of_flow.lane(size)))
+        Some(core::array::from_fn(|lane| of_flow.lane(lane)))
     }
 
     /// Chunks of a flow come back from the hop, in the order in which it got them.
@@ -525,9 +524,8 @@ impl Outbox {
             return;
         };
         for tag in tags.into_iter().rev() {
-            if let Some(Carried { size, outgoing }) = self.carrying.remove(&tag) {
-                of_flow.carried[size as usize] -= 1;
-                of_flow.queued.push_front(outgoing);
+            if let Some(Carried { number, outgoing }) = self.carrying.remove(&tag) {
+                of_flow.queued.put_back(number, outgoing);
                 self.queued += 1;
             }
         }

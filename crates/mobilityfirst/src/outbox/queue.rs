@@ -1,4 +1,4 @@
-//! The chunks of one flow that wait, in the order in which they go.
+//! The chunks of one flow that wait, in the order in which they go, and what the hop has of them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,45 +9,21 @@ use crate::chunk::Chunk;
 use crate::links::ChunkToSend;
 use crate::wire::{Transport, TransportKind};
 
-/// Largest chunk that counts as small, in bytes.
-const SMALL: u64 = 64 << 10;
-
-/// Which of a flow's two lanes in the hop a chunk takes: a small one does not wait for large ones that the
-/// hop has begun, which takes minutes on a link that has just become thin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Size {
-    Small,
-    Large,
-}
-
-impl Size {
-    pub(super) const ALL: [Size; 2] = [Size::Small, Size::Large];
-
-    /// All chunks of a content have the same.
-    pub(super) fn of(outgoing: &ChunkToSend) -> Size {
-        let chunk = &outgoing.chunk;
-        let largest = match chunk.data() {
-            Some(data) => data.content_len.min(1 << data.chunk_log2.min(63)),
-            None => chunk.size() as u64,
-        };
-        // A divided flow's chunks keep the order of their places.
-        match largest <= SMALL && outgoing.order.is_none() {
-            true => Size::Small,
-            false => Size::Large,
-        }
-    }
-}
+/// Lanes of a flow in the hop.
+pub(super) const LANES: usize = 4;
 
 /// Contents whose chunks go in turns, so that a file that somebody begins to fetch does not wait
 /// until all that was requested before it has crossed a thin link. The chunks of one content keep
 /// their order, and so do those that belong to none.
+///
+/// A content keeps to one of the flow's lanes in the hop while chunks of it are here or there; a new one
+/// takes the emptiest. On a link that has just become thin it does not wait for what the hop had before.
 #[derive(Debug)]
 pub(super) struct Queue {
-    lanes: BTreeMap<u64, LaneOf>,
-    numbers: BTreeMap<(Option<Guid>, Size), u64>,
+    contents: BTreeMap<u64, OfContent>,
+    numbers: BTreeMap<Option<Guid>, u64>,
     turns: Turns<u64>,
-    // The same lanes by the size of their chunks.
-    turns_of: [Turns<u64>; 2],
+    lanes: [OfLane; LANES],
     next_number: u64,
     len: usize,
     bytes: u64,
@@ -55,11 +31,31 @@ pub(super) struct Queue {
 
 /// The chunks of one content.
 #[derive(Debug)]
-struct LaneOf {
+struct OfContent {
     content: Option<Guid>,
-    size: Size,
+    lane: usize,
     chunks: VecDeque<ChunkToSend>,
+    // Of these.
     bytes: u64,
+    carried: usize,
+}
+
+/// The contents of one lane.
+#[derive(Debug)]
+struct OfLane {
+    turns: Turns<u64>,
+    carried: usize,
+    // Of what waits and of what the hop has.
+    bytes: u64,
+}
+
+/// A chunk for the hop.
+#[derive(Debug)]
+pub(super) struct Next {
+    /// The number of its content.
+    pub(super) number: u64,
+    pub(super) lane: usize,
+    pub(super) outgoing: ChunkToSend,
 }
 
 /// Returns the content with which a chunk takes turns.
@@ -80,12 +76,17 @@ fn content_of(outgoing: &ChunkToSend) -> Option<Guid> {
 
 impl Default for Queue {
     fn default() -> Queue {
-        Queue {
-            lanes: BTreeMap::new(),
-            numbers: BTreeMap::new(),
-            // A chunk is long enough for a turn.
+        // A chunk is long enough for a turn.
+        let lane = |_| OfLane {
             turns: Turns::new(0),
-            turns_of: [Turns::new(0), Turns::new(0)],
+            carried: 0,
+            bytes: 0,
+        };
+        Queue {
+            contents: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            turns: Turns::new(0),
+            lanes: core::array::from_fn(lane),
             next_number: 0,
             len: 0,
             bytes: 0,
@@ -106,107 +107,145 @@ impl Queue {
         self.bytes
     }
 
-    /// Returns true if chunks of a content are here that have no places in a divided flow.
+    /// Returns true if chunks of a content wait here that have no places in a divided flow.
     pub(super) fn has(&self, content: &Guid) -> bool {
-        let is_here = |size: &Size| self.numbers.contains_key(&(Some(*content), *size));
-        Size::ALL.iter().any(is_here)
+        let number = self.numbers.get(&Some(*content));
+        let of_content = number.and_then(|number| self.contents.get(number));
+        of_content.is_some_and(|it| !it.chunks.is_empty())
     }
 
-    /// Returns true if chunks of a size are here.
-    pub(super) fn has_size(&self, size: Size) -> bool {
-        !self.turns_of[size as usize].is_empty()
+    /// Returns the number of chunks that the hop has.
+    pub(super) fn carried(&self) -> usize {
+        self.lanes.iter().map(|it| it.carried).sum()
+    }
+
+    /// Returns true if chunks of a lane wait.
+    pub(super) fn waits_in(&self, lane: usize) -> bool {
+        !self.lanes[lane].turns.is_empty()
+    }
+
+    /// Returns true if chunks of a lane wait of which the hop has none.
+    pub(super) fn is_unserved(&self) -> bool {
+        let is_unserved = |it: &OfLane| it.carried == 0 && !it.turns.is_empty();
+        self.lanes.iter().any(is_unserved)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &ChunkToSend> {
-        self.lanes.values().flat_map(|lane| &lane.chunks)
+        self.contents.values().flat_map(|it| &it.chunks)
     }
 
     pub(super) fn push(&mut self, outgoing: ChunkToSend) {
-        self.insert(outgoing, VecDeque::push_back);
+        let content = content_of(&outgoing);
+        let number = match self.numbers.get(&content) {
+            Some(number) => *number,
+            None => self.add(content),
+        };
+        self.insert(number, outgoing, VecDeque::push_back);
     }
 
-    /// Puts back a chunk that went before those of its content that are here.
-    pub(super) fn push_front(&mut self, outgoing: ChunkToSend) {
-        self.insert(outgoing, VecDeque::push_front);
+    /// Adds a content, in the emptiest lane.
+    fn add(&mut self, content: Option<Guid>) -> u64 {
+        self.next_number += 1;
+        let lanes = self.lanes.iter().enumerate();
+        let emptiest = lanes.min_by_key(|(_, it)| it.bytes);
+        let of_content = OfContent {
+            content,
+            lane: emptiest.map_or(0, |(lane, _)| lane),
+            chunks: VecDeque::new(),
+            bytes: 0,
+            carried: 0,
+        };
+        self.contents.insert(self.next_number, of_content);
+        self.numbers.insert(content, self.next_number);
+        self.next_number
     }
 
     fn insert(
         &mut self,
+        number: u64,
         outgoing: ChunkToSend,
         place: impl FnOnce(&mut VecDeque<ChunkToSend>, ChunkToSend),
     ) {
-        let content = content_of(&outgoing);
-        let size = self.size_of(&outgoing, content);
-        let bytes = outgoing.chunk.size() as u64;
-        let number = *self.numbers.entry((content, size)).or_insert_with(|| {
-            self.next_number += 1;
-            self.next_number
-        });
-        let lane = self.lanes.entry(number).or_insert_with(|| LaneOf {
-            content,
-            size,
-            chunks: VecDeque::new(),
-            bytes: 0,
-        });
-        place(&mut lane.chunks, outgoing);
-        lane.bytes += bytes;
-        self.len += 1;
-        self.bytes += bytes;
+        let Some(of_content) = self.contents.get_mut(&number) else {
+            return;
+        };
+        let size = outgoing.chunk.size() as u64;
+        place(&mut of_content.chunks, outgoing);
+        of_content.bytes += size;
+        let lane = &mut self.lanes[of_content.lane];
+        lane.bytes += size;
+        lane.turns.join(number);
         self.turns.join(number);
-        self.turns_of[size as usize].join(number);
+        self.len += 1;
+        self.bytes += size;
     }
 
-    /// The lane of a notice is that of the chunks that it speaks of.
-    fn size_of(&self, outgoing: &ChunkToSend, content: Option<Guid>) -> Size {
-        let of_large = (content, Size::Large);
-        match outgoing.chunk.data().is_none() && self.numbers.contains_key(&of_large) {
-            true => Size::Large,
-            false => Size::of(outgoing),
+    /// Removes and returns the next chunk, of those lanes that may go. The hop has it then.
+    pub(super) fn pop_front(&mut self, may_go: impl Fn(usize) -> bool) -> Option<Next> {
+        let waiting = (0..LANES).filter(|lane| self.waits_in(*lane));
+        let (free, full): (Vec<usize>, Vec<usize>) = waiting.partition(|lane| may_go(*lane));
+        let number = match full.is_empty() {
+            true => self.turns.next(),
+            false => self.lanes[*free.first()?].turns.next(),
+        }?;
+        let of_content = self.contents.get_mut(&number)?;
+        let (lane, outgoing) = (of_content.lane, of_content.chunks.pop_front()?);
+        let size = outgoing.chunk.size() as u64;
+        of_content.carried += 1;
+        self.turns.spend(number, size);
+        self.lanes[lane].turns.spend(number, size);
+        self.lanes[lane].carried += 1;
+        self.lanes[lane].bytes += size;
+        self.note_gone(number, &outgoing);
+        self.tidy(number);
+        Some(Next {
+            number,
+            lane,
+            outgoing,
+        })
+    }
+
+    /// The hop has a chunk of this content and of this size no longer.
+    pub(super) fn note_over(&mut self, number: u64, size: u64) {
+        if let Some(of_content) = self.contents.get_mut(&number) {
+            of_content.carried -= 1;
+            self.lanes[of_content.lane].carried -= 1;
+            self.lanes[of_content.lane].bytes -= size;
+            self.tidy(number);
         }
     }
 
-    /// Removes and returns the next chunk of a size that may go, with its size.
-    pub(super) fn pop_front(
-        &mut self,
-        may_go: impl Fn(Size) -> bool,
-    ) -> Option<(Size, ChunkToSend)> {
-        let number = match Size::ALL.map(&may_go) {
-            [true, true] => self.turns.next(),
-            [true, false] => self.turns_of[Size::Small as usize].next(),
-            [false, true] => self.turns_of[Size::Large as usize].next(),
-            [false, false] => None,
-        }?;
-        let lane = self.lanes.get_mut(&number)?;
-        let (size, outgoing) = (lane.size, lane.chunks.pop_front()?);
-        let bytes = outgoing.chunk.size() as u64;
-        self.turns.spend(number, bytes);
-        self.turns_of[size as usize].spend(number, bytes);
-        self.note_gone(number, &outgoing);
-        Some((size, outgoing))
+    /// Puts back a chunk of the hop, which went before those of its content that are here.
+    pub(super) fn put_back(&mut self, number: u64, outgoing: ChunkToSend) {
+        let size = outgoing.chunk.size() as u64;
+        self.insert(number, outgoing, VecDeque::push_front);
+        self.note_over(number, size);
     }
 
     /// Removes and returns the newest chunk of the content that has most here.
     pub(super) fn take_newest(&mut self) -> Option<ChunkToSend> {
-        let lanes = self.lanes.iter_mut();
-        let (number, lane) = lanes.max_by_key(|(_, lane)| lane.bytes)?;
-        let (number, outgoing) = (*number, lane.chunks.pop_back()?);
+        let contents = self.contents.iter_mut();
+        let (number, most) = contents.max_by_key(|(_, it)| it.bytes)?;
+        let (number, outgoing) = (*number, most.chunks.pop_back()?);
         self.note_gone(number, &outgoing);
+        self.tidy(number);
         Some(outgoing)
     }
 
     /// Removes and returns the chunks that `is_meant` picks.
     pub(super) fn take_if(&mut self, is_meant: impl Fn(&ChunkToSend) -> bool) -> Vec<ChunkToSend> {
         let mut gone: Vec<(u64, ChunkToSend)> = Vec::new();
-        for (number, lane) in &mut self.lanes {
-            let all = core::mem::take(&mut lane.chunks).into_iter();
+        for (number, of_content) in &mut self.contents {
+            let all = core::mem::take(&mut of_content.chunks).into_iter();
             let (meant, left): (Vec<ChunkToSend>, Vec<ChunkToSend>) =
                 all.partition(|it| is_meant(it));
-            lane.chunks = left.into();
+            of_content.chunks = left.into();
             gone.extend(meant.into_iter().map(|it| (*number, it)));
         }
         for (number, outgoing) in &gone {
             self.note_gone(*number, outgoing);
         }
+        gone.iter().for_each(|(number, _)| self.tidy(*number));
         gone.into_iter().map(|(_, outgoing)| outgoing).collect()
     }
 
@@ -215,29 +254,39 @@ impl Queue {
         &mut self,
         is_meant: impl Fn(&ChunkToSend) -> bool,
     ) -> Option<ChunkToSend> {
-        let take = |(number, lane): (&u64, &mut LaneOf)| {
-            let at = lane.chunks.iter().position(&is_meant)?;
-            Some((*number, lane.chunks.remove(at)?))
+        let take = |(number, of_content): (&u64, &mut OfContent)| {
+            let at = of_content.chunks.iter().position(&is_meant)?;
+            Some((*number, of_content.chunks.remove(at)?))
         };
-        let (number, outgoing) = self.lanes.iter_mut().find_map(take)?;
+        let (number, outgoing) = self.contents.iter_mut().find_map(take)?;
         self.note_gone(number, &outgoing);
+        self.tidy(number);
         Some(outgoing)
     }
 
-    /// A chunk has been removed from this lane.
+    /// A chunk of this content waits no longer.
     fn note_gone(&mut self, number: u64, outgoing: &ChunkToSend) {
         let size = outgoing.chunk.size() as u64;
         self.len -= 1;
         self.bytes -= size;
-        let Some(lane) = self.lanes.get_mut(&number) else {
+        if let Some(of_content) = self.contents.get_mut(&number) {
+            of_content.bytes -= size;
+            self.lanes[of_content.lane].bytes -= size;
+        }
+    }
+
+    /// Leaves the turns of a content of which nothing waits, and forgets it if the hop has none either.
+    fn tidy(&mut self, number: u64) {
+        let Some(of_content) = self.contents.get(&number) else {
             return;
         };
-        lane.bytes -= size;
-        if lane.chunks.is_empty() {
-            self.numbers.remove(&(lane.content, lane.size));
+        if of_content.chunks.is_empty() {
             self.turns.leave(number);
-            self.turns_of[lane.size as usize].leave(number);
-            self.lanes.remove(&number);
+            self.lanes[of_content.lane].turns.leave(number);
+            if of_content.carried == 0 {
+                self.numbers.remove(&of_content.content);
+                self.contents.remove(&number);
+            }
         }
     }
 }
@@ -249,10 +298,6 @@ mod tests {
     use super::*;
     use crate::outbox::tests::of_content;
 
-    fn any(_: Size) -> bool {
-        true
-    }
-
     fn number_of(outgoing: &ChunkToSend) -> usize {
         outgoing
             .chunk
@@ -260,15 +305,22 @@ mod tests {
             .map_or(0, |data| data.content.0[0].into())
     }
 
+    /// Takes a chunk that the hop has sent at once.
+    fn pop(queue: &mut Queue) -> Option<ChunkToSend> {
+        let next = queue.pop_front(|_| true)?;
+        queue.note_over(next.number, next.outgoing.chunk.size() as u64);
+        Some(next.outgoing)
+    }
+
     #[test]
     fn what_is_asked_for_later_does_not_wait_for_all_before_it() {
         let mut queue = Queue::default();
         (0..100).for_each(|index| queue.push(of_content(1, index, 16_000)));
-        (0..2).for_each(|_| drop(queue.pop_front(any)));
+        (0..2).for_each(|_| drop(pop(&mut queue)));
         queue.push(of_content(2, 0, 16_000));
         queue.push(of_content(2, 1, 16_000));
         let order: Vec<usize> = (0..5)
-            .filter_map(|_| Some(number_of(&queue.pop_front(any)?.1)))
+            .filter_map(|_| Some(number_of(&pop(&mut queue)?)))
             .collect();
         assert_eq!(order, [1, 2, 1, 2, 1]);
     }
@@ -299,7 +351,7 @@ mod tests {
         ) {
             let mut queue = Queue::default();
             let mut model: Vec<VecDeque<(u32, u64)>> = vec![VecDeque::new(); 4];
-            let mut popped: Option<ChunkToSend> = None;
+            let mut popped: Option<Next> = None;
             // What each has sent while another waited; how far they differ is what is bounded.
             let mut sent = [[0u64; 4]; 4];
             let mut index = 0;
@@ -316,19 +368,22 @@ mod tests {
                         queue.push(outgoing);
                     }
                     Step::Pop => {
-                        popped = queue.pop_front(any).map(|it| it.1);
+                        if let Some(sent) = popped.take() {
+                            queue.note_over(sent.number, sent.outgoing.chunk.size() as u64);
+                        }
+                        popped = queue.pop_front(|_| true);
                         if let Some(popped) = &popped {
-                            let number = number_of(popped);
+                            let number = number_of(&popped.outgoing);
                             let (expected, size) = model[number].pop_front().expect("a chunk of it");
-                            prop_assert_eq!(place(popped), expected);
+                            prop_assert_eq!(place(&popped.outgoing), expected);
                             (0..4).for_each(|other| sent[number][other] += size);
                         }
                     }
                     Step::PutBack => {
-                        if let Some(outgoing) = popped.take() {
+                        if let Some(Next { number, outgoing, .. }) = popped.take() {
                             let it = (place(&outgoing), outgoing.chunk.size() as u64);
                             model[number_of(&outgoing)].push_front(it);
-                            queue.push_front(outgoing);
+                            queue.put_back(number, outgoing);
                             sent = [[0; 4]; 4];
                         }
                     }
@@ -361,8 +416,13 @@ mod tests {
                 let all = model.iter().flatten();
                 prop_assert_eq!(queue.len(), all.clone().count());
                 prop_assert_eq!(queue.bytes(), all.map(|it| it.1).sum::<u64>());
-                let contents = model.iter().filter(|of| !of.is_empty()).count();
-                prop_assert_eq!((queue.lanes.len(), queue.numbers.len()), (contents, contents));
+                let carried = popped.as_ref().map(|it| number_of(&it.outgoing));
+                let contents = (0..4).filter(|it| !model[*it].is_empty() || carried == Some(*it));
+                let contents = contents.count();
+                prop_assert_eq!((queue.contents.len(), queue.numbers.len()), (contents, contents));
+                let carried = popped.as_ref().map_or(0, |it| it.outgoing.chunk.size() as u64);
+                let of_lanes = queue.lanes.iter().map(|it| it.bytes).sum::<u64>();
+                prop_assert_eq!((of_lanes, queue.carried()), (queue.bytes() + carried, usize::from(carried > 0)));
             }
         }
     }

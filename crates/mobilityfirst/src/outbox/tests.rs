@@ -125,9 +125,9 @@ impl Model {
 }
 
 #[test]
-fn a_small_chunk_does_not_wait_for_large_ones_in_the_hop() {
+fn a_new_content_does_not_wait_for_what_the_hop_has_of_others() {
     let mut outbox = Outbox::new();
-    (0..3).for_each(|index| outbox.push(of_content(1, index, 100_000)));
+    (0..3).for_each(|index| outbox.push(of_content(1, index, 1_000)));
     let begun: Vec<Lane> = (0..2)
         .filter_map(|tag| {
             let (lane, carried) = outbox.next_for(|_| true, 0)?;
@@ -139,14 +139,14 @@ fn a_small_chunk_does_not_wait_for_large_ones_in_the_hop() {
     // The hop is full; it takes a chunk of each lane of which it has none.
     let full = |lane| lane != begun[0];
     assert!(outbox.next_for(full, 0).is_none());
-    outbox.push(chunk(1, 3, 1_000));
-    outbox.push(chunk(1, 4, 1_000));
-    let (lane, small) = outbox.next_for(full, 0).expect("a small one");
-    assert_eq!(place_of(&small.outgoing), 3);
+    outbox.push(of_content(2, 3, 1_000));
+    outbox.push(of_content(2, 4, 1_000));
+    let (lane, new) = outbox.next_for(full, 0).expect("a new content's");
+    assert_eq!(new.outgoing.chunk.data().map(|it| it.index), Some(3));
     let fuller = |it| full(it) && it != lane;
     assert!(outbox.next_for(fuller, 0).is_none());
-    // Both come back to where they were taken from.
-    outbox.carrying.insert(2, small);
+    // All come back to where they were taken from.
+    outbox.carrying.insert(2, new);
     outbox.take_back(&flow(1), vec![0, 1]);
     outbox.take_back(&flow(1), vec![2]);
     assert!(!outbox.carries(&flow(1)));
