@@ -67,6 +67,11 @@ impl Waiting {
         self.bytes
     }
 
+    /// Returns the number of lanes with a chunk that has not been begun, except the urgent one.
+    pub(super) fn lanes(&self) -> usize {
+        self.flows.len()
+    }
+
     /// Returns the number of lanes with a begun chunk, except the urgent one.
     pub(super) fn lanes_begun(&self) -> usize {
         self.begun.len()

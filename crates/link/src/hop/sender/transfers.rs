@@ -223,7 +223,7 @@ impl Transfers {
         self.refused == 0
             && !self.queue.has(lane)
             && self.queue.lanes_begun() < MAX_LANES_BEGUN
-            && self.queue.len() < MAX_LANES_BEGUN
+            && self.queue.lanes() < MAX_LANES_BEGUN
     }
 
     /// Returns true if a chunk waits or is in transfer.
