@@ -6,10 +6,10 @@ use bytes::Bytes;
 use whimbrel_content::{Assembly, ChunkSize, Offer, Proof, Refusal, Verified};
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{
-    Get, LocalChunk, LocalRequest, OfferId, TransferOptions, TransferState,
+    AcceptOffer, Get, LocalChunk, LocalRequest, OfferId, TransferOptions, TransferState,
 };
+use whimbrel_mobilityfirst::wire::ContentKind;
 
-use super::request_for;
 use crate::error::ProgramError;
 
 /// Chunks that a host may hand over before the program has taken the first one.
@@ -24,6 +24,8 @@ pub struct GetOptions {
     pub limit: Option<u64>,
     /// Chunk size, reliability, NACK timeout, storage and service.
     pub transfer: TransferOptions,
+    /// The host that alone is asked, if it has called this one: no router knows where it is.
+    pub caller: Option<Guid>,
 }
 
 impl Default for GetOptions {
@@ -33,6 +35,7 @@ impl Default for GetOptions {
             in_order: true,
             limit: None,
             transfer: TransferOptions::default(),
+            caller: None,
         }
     }
 }
@@ -83,13 +86,14 @@ struct QueuedPiece {
 
 /// A content that is fetched.
 #[derive(Debug)]
-pub(super) struct RequestedContent {
+pub struct RequestedContent {
     options: GetOptions,
     offer: Option<OfferId>,
     assembly: Assembly,
     queue: VecDeque<QueuedPiece>,
     state: Option<TransferState>,
     file_name: String,
+    kind: Option<ContentKind>,
     connection: u64,
     complete: Option<u64>,
     failure: Option<ProgramError>,
@@ -98,13 +102,20 @@ pub(super) struct RequestedContent {
 
 impl RequestedContent {
     pub(super) fn new(content: Guid, options: GetOptions) -> RequestedContent {
+        let limit = options.limit.unwrap_or(u64::MAX);
+        RequestedContent::of_assembly(Assembly::new(content, limit), options)
+    }
+
+    /// Returns a content of which an earlier run of the program has received parts.
+    pub(super) fn of_assembly(assembly: Assembly, options: GetOptions) -> RequestedContent {
         RequestedContent {
             options,
             offer: None,
-            assembly: Assembly::new(content, options.limit.unwrap_or(u64::MAX)),
+            assembly,
             queue: VecDeque::new(),
             state: None,
             file_name: String::new(),
+            kind: None,
             connection: 0,
             complete: None,
             failure: None,
@@ -112,13 +123,43 @@ impl RequestedContent {
         }
     }
 
-    pub(super) fn of_offer(self, id: OfferId) -> RequestedContent {
-        let offer = Some(id);
+    pub(super) fn of_offer(self, offer: Option<OfferId>) -> RequestedContent {
         RequestedContent { offer, ..self }
     }
 
-    pub(super) fn content(&self) -> Guid {
+    /// Returns the content's name.
+    pub fn content(&self) -> Guid {
         self.assembly.root()
+    }
+
+    /// Returns what of it is verified, with the pieces that the program has not taken.
+    pub fn assembly(&self) -> &Assembly {
+        &self.assembly
+    }
+
+    /// Returns the name that its source suggests; empty until something has arrived.
+    pub fn file_name(&self) -> &str {
+        &self.file_name
+    }
+
+    /// Returns its kind, once something has arrived.
+    pub fn kind(&self) -> Option<ContentKind> {
+        self.kind
+    }
+
+    /// Returns its state; `None` while the host is away.
+    pub fn state(&self) -> Option<TransferState> {
+        self.state
+    }
+
+    pub(super) fn into_assembly(self) -> Assembly {
+        self.assembly
+    }
+
+    /// Begins again after a failure.
+    pub(super) fn revive(&mut self) {
+        self.is_over = false;
+        self.failure = None;
     }
 
     pub(super) fn offer(&self) -> Option<OfferId> {
@@ -153,7 +194,11 @@ impl RequestedContent {
                 false => Bytes::new(),
             },
         };
-        Some(request_for(get, self.offer))
+        Some(match (self.offer, self.options.caller) {
+            (Some(id), _) => LocalRequest::Accept(AcceptOffer { id, get }),
+            (None, Some(caller)) => LocalRequest::GetFrom { caller, get },
+            (None, None) => LocalRequest::Get(get),
+        })
     }
 
     pub(super) fn note_host_gone(&mut self) {
@@ -191,6 +236,7 @@ impl RequestedContent {
         if self.file_name.is_empty() {
             self.file_name = chunk.file_name;
         }
+        self.kind = self.kind.or(Some(chunk.kind));
         let range = verified.range();
         let mut piece = ContentPiece {
             offset: range.start,
