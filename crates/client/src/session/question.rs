@@ -19,8 +19,6 @@ pub enum Question {
         /// Extra bytes, at most 32 KiB.
         padding: u16,
     },
-    /// The members of a group.
-    Members(Guid),
     /// The contents of the host's programs whose names begin so.
     Names(GuidPrefix),
 }
@@ -28,7 +26,7 @@ pub enum Question {
 /// The host's answer.
 #[derive(Debug)]
 pub enum Answer {
-    /// To [`Question::Status`], [`Question::Interfaces`] and [`Question::Members`]: a JSON object.
+    /// To [`Question::Status`] and [`Question::Interfaces`]: a JSON object.
     Status(String),
     /// To [`Question::Ping`]: the name of the node that has answered.
     Pong(Guid),
@@ -56,10 +54,6 @@ impl Question {
                 sequence: 0,
                 padding: *padding,
             },
-            Question::Members(group) => LocalRequest::Members {
-                request,
-                group: *group,
-            },
             Question::Names(prefix) => LocalRequest::Names {
                 request,
                 prefix: prefix.clone(),
@@ -70,10 +64,9 @@ impl Question {
     /// Returns the answer that an event is; `None` if it answers another kind of question.
     pub(super) fn answer(&self, event: LocalEvent) -> Option<Answer> {
         match (self, event) {
-            (
-                Question::Status | Question::Interfaces(_) | Question::Members(_),
-                LocalEvent::Status { json, .. },
-            ) => Some(Answer::Status(json)),
+            (Question::Status | Question::Interfaces(_), LocalEvent::Status { json, .. }) => {
+                Some(Answer::Status(json))
+            }
             (Question::Ping { .. }, LocalEvent::Pong { from, .. }) => Some(Answer::Pong(from)),
             (Question::Names(_), LocalEvent::Names { names, .. }) => Some(Answer::Names(names)),
             _ => None,
