@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`frames`] | requests and events as bytes, without a socket |
 //! | [`session`] | what a program has asked for, as a state machine: asks again after its host has restarted |
+//! | [`stated`] | options and keys as texts and numbers |
 //! | [`source`] | contents that are published or sent: bytes in memory, files |
 //! | `attached` | a session on a blocking connection, in the loop of its program |
 //! | [`driver`] | a session behind a socket, with one file descriptor to watch |
@@ -28,6 +29,7 @@ pub mod place;
 pub mod session;
 mod socket;
 pub mod source;
+pub mod stated;
 mod transfer;
 mod way;
 
