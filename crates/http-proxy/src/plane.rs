@@ -192,33 +192,45 @@ impl Driver {
         if self.line.requests.send(listen).await.is_err() {
             return LocalError::Closed;
         }
+        let (mut due, host) = (VecDeque::new(), self.line.requests.clone());
         loop {
+            if due.is_empty() {
+                due.extend(self.step());
+            }
+            let is_idle = due.is_empty();
             let deadline = self.shared.lock().endpoint.poll_timeout();
             let until = deadline.map(|at| self.shared.start + Duration::from_nanos(at.as_nanos()));
             tokio::select! {
+                // A host that is busy with events for this side takes no requests before they are read.
+                permit = host.reserve(), if !is_idle => {
+                    let mut permit = permit.ok();
+                    if permit.is_none() {
+                        return LocalError::Closed;
+                    }
+                    while let Some(room) = permit
+                        && let Some((destination, payload)) = due.pop_front()
+                    {
+                        room.send(LocalRequest::Message {
+                            channel,
+                            destination,
+                            delivery: Delivery::default(),
+                            payload,
+                        });
+                        permit = host.try_reserve().ok();
+                    }
+                }
                 event = self.line.events.recv() => {
                     if let Err(error) = self.take(event) {
                         return error;
                     }
                 }
-                () = self.shared.changed.notified() => {}
+                () = self.shared.changed.notified(), if is_idle => {}
                 () = async {
                     match until {
                         Some(until) => tokio::time::sleep_until(until).await,
                         None => std::future::pending().await,
                     }
-                } => {}
-            }
-            for (destination, payload) in self.step() {
-                let message = LocalRequest::Message {
-                    channel,
-                    destination,
-                    delivery: Delivery::default(),
-                    payload,
-                };
-                if self.line.requests.send(message).await.is_err() {
-                    return LocalError::Closed;
-                }
+                }, if is_idle => {}
             }
         }
     }
