@@ -122,14 +122,18 @@ async fn start_with_room(room: usize) -> Sides {
         patience: Duration::from_secs(60),
         secret: [9; 32],
     };
-    let (_plane, accepted, driver) = StreamPlane::new(Attachment::Once(None), other, options(true));
+    let (far, accepted, driver) = StreamPlane::new(Attachment::Once(None), other, options(true));
     tokio::spawn(driver);
     let origins = OriginRule {
         allowed: vec!["127.0.0.1".parse().unwrap()],
         ..OriginRule::default()
     };
     let callers = PermittedCallers::Listed([CLIENT].into());
-    tokio::spawn(server::serve(accepted, ServerOptions { callers, origins }));
+    tokio::spawn(server::serve(
+        accepted,
+        far,
+        ServerOptions { callers, origins },
+    ));
     let (plane, _accepted, driver) = StreamPlane::new(Attachment::Once(None), one, options(false));
     tokio::spawn(driver);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
