@@ -417,11 +417,18 @@ impl ProgramSession {
         self.requested.get(&number)
     }
 
+    /// Forgets the piece that was taken last: the program could not store it.
+    pub fn note_unstored(&mut self, number: u32) {
+        if let Some(requested) = self.requested.get_mut(&number) {
+            requested.forget_last();
+        }
+    }
+
     /// Ends the transfer of a content that is whole, or has failed: the host has nothing to do for it any more.
+    /// Returns what the program has taken.
     pub fn take_content(&mut self, number: u32) -> Option<Assembly> {
         self.changed.remove(&number);
-        let requested = self.requested.remove(&number)?;
-        Some(requested.into_assembly())
+        Some(self.requested.remove(&number)?.into_taken())
     }
 
     fn request_content(&mut self, mut requested: RequestedContent) -> u32 {

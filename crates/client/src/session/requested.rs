@@ -82,6 +82,8 @@ struct QueuedPiece {
     piece: ContentPiece,
     /// The connection by which it came, which is told when it is taken.
     connection: u64,
+    /// What was verified before it.
+    before: Assembly,
 }
 
 /// A content that is fetched.
@@ -91,6 +93,8 @@ pub struct RequestedContent {
     offer: Option<OfferId>,
     assembly: Assembly,
     queue: VecDeque<QueuedPiece>,
+    /// What was verified before the piece that was taken last.
+    before_last: Option<Assembly>,
     state: Option<TransferState>,
     file_name: String,
     kind: Option<ContentKind>,
@@ -113,6 +117,7 @@ impl RequestedContent {
             offer: None,
             assembly,
             queue: VecDeque::new(),
+            before_last: None,
             state: None,
             file_name: String::new(),
             kind: None,
@@ -152,8 +157,18 @@ impl RequestedContent {
         self.state
     }
 
-    pub(super) fn into_assembly(self) -> Assembly {
-        self.assembly
+    /// Returns what the program has taken.
+    pub(super) fn into_taken(mut self) -> Assembly {
+        let waiting = self.queue.pop_front();
+        waiting.map_or(self.assembly, |queued| queued.before)
+    }
+
+    /// Forgets the piece that was taken last, and those that wait behind it.
+    pub(super) fn forget_last(&mut self) {
+        if let Some(before) = self.before_last.take() {
+            self.assembly = before;
+            self.queue.clear();
+        }
     }
 
     /// Begins again after a failure.
@@ -252,9 +267,13 @@ impl RequestedContent {
             piece.data = piece.data.slice((skip as usize).min(piece.data.len())..);
         }
         self.state = Some(TransferState::Flowing);
+        let before = self.assembly.clone();
         self.assembly.commit(verified);
-        let connection = self.connection;
-        self.queue.push_back(QueuedPiece { piece, connection });
+        self.queue.push_back(QueuedPiece {
+            piece,
+            connection: self.connection,
+            before,
+        });
         false
     }
 
@@ -298,6 +317,7 @@ impl RequestedContent {
     pub(super) fn take_piece(&mut self) -> Result<(ChunkStep, bool), ProgramError> {
         if let Some(queued) = self.queue.pop_front() {
             let is_consumed = queued.connection == self.connection && self.is_open();
+            self.before_last = Some(queued.before);
             return Ok((ChunkStep::Piece(queued.piece), is_consumed));
         }
         if let Some(length) = self.complete {

@@ -339,12 +339,14 @@ impl<'a> Fetch<'a> {
             }
             match step {
                 Ok(ChunkStep::Piece(piece)) => {
-                    transfer.note_manner(received)?;
-                    transfer.write(&piece)?;
-                    let assembly = received.assembly();
-                    let before = core::mem::replace(&mut transfer.bytes, assembly.verified_bytes());
-                    let new = transfer.bytes - before;
-                    transfer.reserve(assembly)?;
+                    let manner = transfer.note_manner(received);
+                    let bytes = received.assembly().verified_bytes();
+                    if let Err(error) = manner.and_then(|()| transfer.write(&piece)) {
+                        session.note_unstored(number);
+                        return Err(error);
+                    }
+                    let new = bytes - core::mem::replace(&mut transfer.bytes, bytes);
+                    transfer.reserve(received.assembly())?;
                     self.note_arrival(new);
                     self.note_root();
                     self.refuse_early()?;

@@ -68,16 +68,15 @@ impl Transfer {
 
     /// Writes verified bytes.
     pub(super) fn write(&mut self, piece: &ContentPiece) -> Result<(), FetchError> {
-        let written = match &mut self.sink {
-            Sink::Part(part) => part.write(piece.offset, &piece.data),
+        match &mut self.sink {
+            Sink::Part(part) => part.write(piece.offset, &piece.data)?,
             Sink::Stream(stream) => {
                 let written = stream.writer.write_all(&piece.data);
-                written.map_err(|source| stream_failed(stream, source))
+                written.map_err(|source| stream_failed(stream, source))?;
             }
-        };
-        // The session counts the piece as received, so an older record must stay if it could not be written.
-        self.unrecorded = written.is_ok();
-        written
+        }
+        self.unrecorded = true;
+        Ok(())
     }
 
     /// Claims room for the missing bytes, once the length is proven.
