@@ -346,8 +346,9 @@ impl<'a> Fetch<'a> {
                         return Err(error);
                     }
                     let new = bytes - core::mem::replace(&mut transfer.bytes, bytes);
-                    transfer.reserve(received.assembly())?;
+                    let reserved = transfer.reserve(received.assembly());
                     self.note_arrival(new);
+                    reserved?;
                     self.note_root();
                     self.refuse_early()?;
                 }
