@@ -9,6 +9,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::support::origin::{Origin, answer};
+use crate::support::web::Web;
 use crate::support::{Network, Running, await_that, finished, noise, whimbrel};
 use serde_json::Value;
 
@@ -23,15 +25,24 @@ fn router_status(network: &Network, index: usize) -> Value {
 
 /// Returns the octets that router 0 has received from router 1.
 fn octets_across(network: &Network) -> u64 {
+    octets_of_link(network, "bytes_received")
+}
+
+/// Returns a counter of router 0's link to router 1.
+fn octets_of_link(network: &Network, counter: &str) -> u64 {
     let status = router_status(network, 0);
     let links = status["links"].as_array().unwrap();
     let next = links.iter().find(|it| it["label"] == "next").unwrap();
-    next["hop"]["bytes_received"].as_u64().unwrap()
+    next["hop"][counter].as_u64().unwrap()
 }
 
 /// Starts a further host at router 0; returns it and its socket.
 fn another_host(network: &Network, name: &str) -> (Running, std::path::PathBuf) {
-    let router = format!("127.0.0.1:{}", network.ports[1]);
+    another_host_at(network, 0, name)
+}
+
+fn another_host_at(network: &Network, at: usize, name: &str) -> (Running, std::path::PathBuf) {
+    let router = format!("127.0.0.1:{}", network.ports[1 + at]);
     let socket = network.path(&format!("{name}.sock"));
     let mut host = whimbrel();
     host.args(["host", "run", "--json", "--router", &router, "--key"]);
@@ -95,6 +106,31 @@ fn hosts_behind_a_thin_link_fetch_a_file_over_it_once() {
     // The bytes of copies are those of two clients and of the one that asked again.
     let sent = counters["copy_bytes_sent"].as_u64().unwrap();
     assert!(sent > length * 2 && sent < length * 33 / 10, "{sent}");
+}
+
+#[test]
+fn client_sides_of_the_web_behind_a_thin_link_fetch_a_body_over_it_once() {
+    let network = Network::storing("16 Mbit/s", "cache = \"64 MiB\"");
+    let mut web = Web::start(&network);
+    let body = noise(3 << 20, 7);
+    let sent = body.clone();
+    let origin = Origin::start(move |_, stream| {
+        answer(stream, "200 OK", "Cache-Control: max-age=1000\r\n", &sent);
+    });
+    let url = origin.url("/film.mkv");
+    let length = body.len() as u64;
+    let mut before = octets_of_link(&network, "bytes_sent");
+    assert!(web.fetch(&[&url]) == body);
+    let crossed = octets_of_link(&network, "bytes_sent") - before;
+    assert!(crossed >= length && crossed < length * 13 / 10, "{crossed}");
+    let (_host, socket) = another_host_at(&network, 1, "second");
+    web.use_another(&socket.display().to_string());
+    before = octets_of_link(&network, "bytes_sent");
+    assert!(web.fetch(&[&url]) == body);
+    // Both asked the server of the web; the body crossed once.
+    assert_eq!(origin.asked().len(), 2);
+    let crossed = octets_of_link(&network, "bytes_sent") - before;
+    assert!(crossed < length / 20, "{crossed} octets for {length}");
 }
 
 /// The router behind the access router dies with all that it stored, and the producer is off.

@@ -13,10 +13,11 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::support::{Network, PATIENCE, await_that, name_of, noise};
+use crate::support::{Network, PATIENCE, await_that, finished, name_of, noise, whimbrel};
+use whimbrel_client::stated::{StatedOptions, read_admission, read_service_key};
 use whimbrel_client::{
     AttachOptions, Client, ContentSource, GetOptions, Guid, OfferRule, OfferVerdict, ProgramError,
-    SendOptions, SendState,
+    PublishOptions, SendOptions, SendState, TransferOptions,
 };
 
 const MIB: usize = 1 << 20;
@@ -265,6 +266,102 @@ fn ping_a_name(ends: &Ends) {
     assert_eq!(from, ends.names[1]);
 }
 
+/// Returns options as the other languages state them.
+fn stated(storage: &str, service: &str) -> TransferOptions {
+    let options = StatedOptions {
+        chunk_size: Some(16_384),
+        reliability: "ack",
+        nack_timeout: Some(Duration::from_secs(2)),
+        storage,
+        service,
+    };
+    options.transfer().unwrap()
+}
+
+fn choose_how_contents_travel(ends: &Ends) {
+    let bytes = noise(100_000, 11);
+    let options = PublishOptions {
+        transfer: stated("1 h", "unicast"),
+        delegate: true,
+    };
+    let source = ContentSource::of_bytes(bytes.clone().into(), "");
+    let published = ends.there.publish_with(source, options).unwrap();
+    published.announced().wait_for(PATIENCE).unwrap();
+    let options = GetOptions {
+        transfer: stated("never", "multihoming"),
+        ..GetOptions::default()
+    };
+    let mut download = ends.here.get(published.content(), options).unwrap();
+    let mut collected = Vec::new();
+    while let Some(piece) = download.next_piece().wait_for(PATIENCE).unwrap() {
+        assert!(piece.data.len() <= 16_384, "{}", piece.data.len());
+        collected.extend_from_slice(&piece.data);
+    }
+    assert!(collected == bytes);
+    let mut inbox = ends.there.inbox(OfferRule::default()).unwrap();
+    let options = SendOptions {
+        transfer: stated("2 h", "default"),
+        until_delivered: true,
+        ..SendOptions::default()
+    };
+    let source = ContentSource::of_bytes(bytes.clone().into(), "");
+    let upload = ends.here.send(ends.names[1], source, options).unwrap();
+    let offered = inbox.next_offer().wait_for(PATIENCE).unwrap();
+    let received = offered.accept().unwrap().bytes().wait_for(PATIENCE);
+    assert!(received.unwrap() == bytes);
+    upload.outcome().wait_for(PATIENCE).unwrap();
+    let wrong = StatedOptions {
+        chunk_size: Some(1000),
+        ..StatedOptions::default()
+    };
+    let text = wrong.transfer().unwrap_err().to_string();
+    assert!(text.starts_with("chunk_size"), "{text}");
+}
+
+/// Makes the key of a service, and admissions of a group for anyone and for a service.
+pub(crate) fn prepare_names(folder: &Path) {
+    let run = |words: &[&str]| {
+        let (code, out, err) = finished(whimbrel().current_dir(folder).args(words));
+        assert_eq!(code, 0, "{err}");
+        out
+    };
+    let name = run(&["id", "new", "service"]);
+    run(&["group", "create", "team"]);
+    run(&["group", "admit", "team", "anyone", "-o", "admission"]);
+    run(&["group", "admit", "team", name.trim(), "-o", "another"]);
+}
+
+fn reach_services_and_groups(ends: &Ends) {
+    let folder = ends.network.folder.path();
+    prepare_names(folder);
+    let key = read_service_key(&folder.join("service")).unwrap();
+    let attached = ends.there.attach_service(key).unwrap();
+    let service = attached.wait_for(PATIENCE).unwrap();
+    let mut reader = ends.there.listen(78).unwrap();
+    let delivery = stated("default", "anycast").delivery;
+    let received = std::iter::repeat_with(|| {
+        let text = b"to the nearest".to_vec();
+        let sent = ends.here.message_with(service, 78, delivery, text);
+        sent.unwrap();
+        let next = reader.next_message();
+        next.wait_for(Duration::from_millis(200)).ok()
+    });
+    let message = received.take(100).flatten().next().unwrap();
+    assert_eq!(&message.payload[..], b"to the nearest");
+    let admission = |file: &str| {
+        let text = fs::read_to_string(folder.join(file)).unwrap();
+        read_admission(&text).unwrap()
+    };
+    let joined = ends.there.join_group(admission("admission")).unwrap();
+    let group = joined.wait_for(PATIENCE).unwrap();
+    let left = ends.there.leave_group(admission("admission")).unwrap();
+    assert_eq!(left.wait_for(PATIENCE).unwrap(), group);
+    let refused = ends.there.join_group(admission("another")).unwrap();
+    let text = refused.wait_for(PATIENCE).unwrap_err().to_string();
+    assert!(text.contains("not for this host"), "{text}");
+    assert!(read_admission("00").is_err());
+}
+
 fn continue_after_the_host_restarts(ends: &mut Ends) {
     let bytes = noise(48 * MIB, 9);
     let published = ends.there.publish_bytes(bytes.clone(), "").unwrap();
@@ -368,7 +465,7 @@ fn await_in_a_runtime(ends: &Ends) {
 #[test]
 fn every_call_of_the_table_works_in_rust() {
     let mut ends = Ends::start();
-    let rows: [(&str, Row); 10] = [
+    let rows: [(&str, Row); 12] = [
         ("attach_and_name", attach_and_name),
         ("publish_and_get_bytes", publish_and_get_bytes),
         ("publish_and_get_a_file", publish_and_get_a_file),
@@ -379,6 +476,8 @@ fn every_call_of_the_table_works_in_rust() {
         ("refuse_by_rule_and_by_hand", refuse_by_rule_and_by_hand),
         ("message_a_channel", message_a_channel),
         ("ping_a_name", ping_a_name),
+        ("choose_how_contents_travel", choose_how_contents_travel),
+        ("reach_services_and_groups", reach_services_and_groups),
     ];
     for (row, test) in rows {
         println!("{row}");

@@ -46,6 +46,7 @@ fn compile(source: &str, is_static: bool, folder: &Path) -> PathBuf {
 fn every_call_of_the_table_works_in_c() {
     let mut network = Network::start(None);
     let program = compile("tests/calls.c", false, network.folder.path());
+    crate::programs::prepare_names(network.folder.path());
     let mut calls = Command::new(program);
     calls
         .arg(network.host_socket(0))
@@ -94,6 +95,39 @@ fn the_sensor_of_the_example_reaches_its_collector() {
     }
     let reading = std::fs::read_to_string(inbox.join("reading.json")).unwrap();
     assert!(reading.starts_with("{\"load\": "), "{reading}");
+}
+
+/// The example says how it is compiled where the package is installed.
+#[test]
+fn the_example_compiles_against_what_the_package_installs() {
+    let folder = tempfile::tempdir().unwrap();
+    let usr = folder.path().join("usr");
+    for sub in ["include", "lib/pkgconfig"] {
+        std::fs::create_dir_all(usr.join(sub)).unwrap();
+    }
+    let copy = |from: PathBuf, to: &str| std::fs::copy(from, usr.join(to)).unwrap();
+    copy(sources().join("include/whimbrel.h"), "include/whimbrel.h");
+    copy(libraries().join("libwhimbrel.so"), "lib/libwhimbrel.so");
+    let config = sources().join("../../packaging/whimbrel.pc");
+    let config = std::fs::read_to_string(config).unwrap();
+    let config = config.replace("@VERSION@", env!("CARGO_PKG_VERSION"));
+    std::fs::write(usr.join("lib/pkgconfig/whimbrel.pc"), config).unwrap();
+    let example = std::fs::read_to_string(sources().join("examples/sensor.c")).unwrap();
+    let words = "cc sensor.c $(pkg-config --cflags --libs whimbrel) -o sensor";
+    assert!(example.contains(words), "{example}");
+    std::fs::write(folder.path().join("sensor.c"), example).unwrap();
+    let prefix = format!("pkg-config --define-variable=prefix={}", usr.display());
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(words.replace("pkg-config", &prefix));
+    shell.env("PKG_CONFIG_PATH", usr.join("lib/pkgconfig"));
+    let (code, _, err) = finished(shell.current_dir(folder.path()));
+    assert_eq!(code, 0, "{err}");
+    let mut sensor = Command::new(folder.path().join("sensor"));
+    let (code, _, err) = finished(sensor.env("LD_LIBRARY_PATH", usr.join("lib")));
+    assert!(
+        code == 2 && err.starts_with("sensor COLLECTOR"),
+        "{code} {err}"
+    );
 }
 
 #[test]

@@ -39,7 +39,7 @@ int main(int count, char **arguments) {
     if (whimbrel_attach(count > 4 ? arguments[4] : NULL, 0, &host) != WHIMBREL_OK) return fail("attach");
     long interval = atol(arguments[2]), left = atol(arguments[3]), next = now_ms();
     /* A reading of an hour ago is of no use to anybody. */
-    whimbrel_send_options options = {.lifetime_ms = 3600 * 1000, .until_delivered = 0, .proposed = 0};
+    whimbrel_options options = {.storage = "1 h"};
     uint32_t transfer = 0;
     while (left > 0 || transfer != 0) {
         if (transfer == 0 && now_ms() >= next) {

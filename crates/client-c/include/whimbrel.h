@@ -101,6 +101,45 @@ typedef struct {
 } whimbrel_name;
 
 /*
+ How a content is fetched, published or sent, and a message is sent. What is 0 or NULL is left open, so that
+ `{0}` is the same as no options. Words are those of the command line.
+ */
+typedef struct {
+  /*
+   The chunk size in bytes: a power of two from 16 KiB to 4 MiB; 0 for as large as the path affords.
+   */
+  uint64_t chunk_size;
+  /*
+   How long a chunk may be missing before it is requested again, in milliseconds.
+   */
+  uint64_t nack_timeout_ms;
+  /*
+   "nack", "ack" or "dont-care".
+   */
+  const char *reliability;
+  /*
+   How long a router may store what it cannot forward: "default", "never" or a time such as "2 h".
+   */
+  const char *storage;
+  /*
+   "default", "unicast", "multihoming", "anycast" or "multicast".
+   */
+  const char *service;
+  /*
+   Of a content that is published or sent: not 0 if the access router keeps copies and answers for them.
+   */
+  uint8_t delegate;
+  /*
+   Of a sent content. 0: it is over when the first router has all of it; else when the receiver has it.
+   */
+  uint8_t until_delivered;
+  /*
+   Of a sent content, the use that the receiver is told: 0 a file, 1 a note for a person.
+   */
+  uint8_t proposed;
+} whimbrel_options;
+
+/*
  How far a transfer is.
  */
 typedef struct {
@@ -126,24 +165,6 @@ typedef struct {
    */
   uint8_t is_complete;
 } whimbrel_progress;
-
-/*
- How a content is sent.
- */
-typedef struct {
-  /*
-   How long a router may store a chunk, in milliseconds; 0 for as long as it does.
-   */
-  uint64_t lifetime_ms;
-  /*
-   0: it is over when the first router has all of it; else when the receiver has it.
-   */
-  uint8_t until_delivered;
-  /*
-   The use that the receiver is told: 0 a file, 1 a note for a person.
-   */
-  uint8_t proposed;
-} whimbrel_send_options;
 
 /*
  A content that a sender offers.
@@ -223,6 +244,32 @@ int whimbrel_own_name(whimbrel handle,
                       whimbrel_name *name);
 
 /*
+ Attaches the host by the name of a key beside its own, for as long as this handle is open: what others send to that
+ name with the service "anycast" reaches the nearest host that is attached by it. `key_file` is one of
+ `whimbrel id new`. Writes the name to `name`; whimbrel_name_known says when others can use it.
+ */
+int whimbrel_attach_service(whimbrel handle,
+                            const char *key_file,
+                            whimbrel_name *name);
+
+/*
+ Joins a group with this host, or leaves it if `is_on` is 0. `admission` is the text that `whimbrel group admit`
+ prints. A membership outlasts the program. Writes the group's name, to which others send with the service
+ "multicast", to `name`; whimbrel_name_known says when the name service knows of it.
+ */
+int whimbrel_join_group(whimbrel handle,
+                        const char *admission,
+                        int is_on,
+                        whimbrel_name *name);
+
+/*
+ WHIMBREL_OK once the name service knows of a service or a membership, WHIMBREL_AGAIN before, WHIMBREL_FAILED if it was
+ refused.
+ */
+int whimbrel_name_known(whimbrel handle,
+                        const whimbrel_name *name);
+
+/*
  Reads a name of 64 hexadecimal digits.
  */
 int whimbrel_name_parse(const char *text, whimbrel_name *name);
@@ -245,13 +292,14 @@ const char *whimbrel_error(void);
 
 /*
  Sends at most 32,768 bytes to the programs that listen to a channel at the receiver. They arrive at most once, and
- the sender is not told.
+ the sender is not told. Of `options`, which may be NULL, the storage and the service count.
  */
 int whimbrel_message(whimbrel handle,
                      const whimbrel_name *destination,
                      uint32_t channel,
                      const uint8_t *data,
-                     size_t length);
+                     size_t length,
+                     const whimbrel_options *options);
 
 /*
  Receives the messages of a channel from now on.
@@ -297,19 +345,22 @@ int whimbrel_answer(whimbrel handle,
 
 /*
  Publishes a copy of `length` bytes and writes the content's name to `content`, which may be NULL. `file_name` is
- suggested to those who fetch it and may be NULL.
+ suggested to those who fetch it; it and `options` may be NULL.
  */
 int whimbrel_publish_bytes(whimbrel handle,
                            const uint8_t *data,
                            size_t length,
                            const char *file_name,
+                           const whimbrel_options *options,
                            whimbrel_name *content);
 
 /*
  Publishes a file, which is hashed first and read again when somebody fetches it: it must not change meanwhile.
+ `options` may be NULL.
  */
 int whimbrel_publish_file(whimbrel handle,
                           const char *path,
+                          const whimbrel_options *options,
                           whimbrel_name *content);
 
 /*
@@ -323,9 +374,14 @@ int whimbrel_announced(whimbrel handle, const whimbrel_name *content);
 int whimbrel_withdraw(whimbrel handle, const whimbrel_name *content);
 
 /*
- Fetches a content of at most `limit` bytes (0 for any) and writes the transfer's number to `transfer`.
+ Fetches a content of at most `limit` bytes (0 for any) and writes the transfer's number to `transfer`. `options` may
+ be NULL.
  */
-int whimbrel_get(whimbrel handle, const whimbrel_name *content, uint64_t limit, uint32_t *transfer);
+int whimbrel_get(whimbrel handle,
+                 const whimbrel_name *content,
+                 uint64_t limit,
+                 const whimbrel_options *options,
+                 uint32_t *transfer);
 
 /*
  Writes the next bytes of a fetched content, verified and in order, to `buffer` and their number to `length`.
@@ -357,7 +413,7 @@ int whimbrel_send_bytes(whimbrel handle,
                         const uint8_t *data,
                         size_t length,
                         const char *file_name,
-                        const whimbrel_send_options *options,
+                        const whimbrel_options *options,
                         uint32_t *transfer);
 
 /*
@@ -366,7 +422,7 @@ int whimbrel_send_bytes(whimbrel handle,
 int whimbrel_send_file(whimbrel handle,
                        const whimbrel_name *destination,
                        const char *path,
-                       const whimbrel_send_options *options,
+                       const whimbrel_options *options,
                        uint32_t *transfer);
 
 /*

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use whimbrel_client::driver::poll_readable;
 use whimbrel_client::place::host_daemon_socket;
-use whimbrel_client::session::{Answer, Question};
+use whimbrel_client::session::{Answer, ProgramSession, Question};
+use whimbrel_client::stated::{read_admission, read_service_key};
 use whimbrel_client::{AttachOptions, Guid, HostDriver};
 
 use crate::argument::{self, Out, OutBuffer, whimbrel_name};
@@ -138,6 +139,87 @@ pub unsafe extern "C" fn whimbrel_own_name(handle: whimbrel, name: *mut whimbrel
                 "the host has not told its name yet",
             )),
         }
+    })
+}
+
+/// Attaches the host by the name of a key beside its own, for as long as this handle is open: what others send to that
+/// name with the service "anycast" reaches the nearest host that is attached by it. `key_file` is one of
+/// `whimbrel id new`. Writes the name to `name`; whimbrel_name_known says when others can use it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn whimbrel_attach_service(
+    handle: whimbrel,
+    key_file: *const c_char,
+    name: *mut whimbrel_name,
+) -> c_int {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let path = unsafe { argument::path(key_file) };
+        let path = path.ok_or_else(|| Fault::argument("key_file is NULL"))?;
+        let key = read_service_key(&path)?;
+        // SAFETY: the caller's promise.
+        unsafe { take_name(handle, name, |session| session.attach_service(key)) }
+    })
+}
+
+/// Joins a group with this host, or leaves it if `is_on` is 0. `admission` is the text that `whimbrel group admit`
+/// prints. A membership outlasts the program. Writes the group's name, to which others send with the service
+/// "multicast", to `name`; whimbrel_name_known says when the name service knows of it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn whimbrel_join_group(
+    handle: whimbrel,
+    admission: *const c_char,
+    is_on: c_int,
+    name: *mut whimbrel_name,
+) -> c_int {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let text = unsafe { argument::text(admission) }?;
+        let admission = read_admission(text.unwrap_or_default())?;
+        let is_on = is_on != 0;
+        // SAFETY: the caller's promise.
+        unsafe {
+            take_name(handle, name, |session| {
+                session.set_membership(admission, is_on)
+            })
+        }
+    })
+}
+
+unsafe fn take_name(
+    handle: whimbrel,
+    name: *mut whimbrel_name,
+    take: impl FnOnce(&mut ProgramSession) -> Guid,
+) -> Result<crate::whimbrel_code, Fault> {
+    let place = Out::new(name, "name")?;
+    let taken = with(handle, |program| {
+        let taken = take(program.driver.session());
+        program.driver.flush();
+        Ok(taken)
+    })?;
+    // SAFETY: the caller's promise.
+    unsafe { place.set(taken.into()) };
+    Ok(WHIMBREL_OK)
+}
+
+/// WHIMBREL_OK once the name service knows of a service or a membership, WHIMBREL_AGAIN before, WHIMBREL_FAILED if it was
+/// refused.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn whimbrel_name_known(
+    handle: whimbrel,
+    name: *const whimbrel_name,
+) -> c_int {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let name = unsafe { argument::value(name, "name") }?.guid();
+        with(handle, |program| {
+            match program.driver.session().is_name_known(name)? {
+                true => Ok(WHIMBREL_OK),
+                false => Err(Fault::new(
+                    WHIMBREL_AGAIN,
+                    "the name service does not know it yet",
+                )),
+            }
+        })
     })
 }
 

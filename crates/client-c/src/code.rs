@@ -68,7 +68,9 @@ impl From<ProgramError> for Fault {
     fn from(error: ProgramError) -> Fault {
         let code = match &error {
             ProgramError::Host(_) | ProgramError::HostGone(_) => WHIMBREL_NO_HOST,
-            ProgramError::Failed { .. } | ProgramError::Incomplete { .. } => WHIMBREL_FAILED,
+            ProgramError::Failed { .. }
+            | ProgramError::Incomplete { .. }
+            | ProgramError::NotNamed { .. } => WHIMBREL_FAILED,
             ProgramError::Refused { .. } => WHIMBREL_REFUSED,
             ProgramError::TooLong { .. } => WHIMBREL_TOO_LONG,
             ProgramError::Source(_) | ProgramError::Unreadable(_) | ProgramError::Write { .. } => {

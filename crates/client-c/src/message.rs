@@ -2,16 +2,16 @@
 
 use std::ffi::c_int;
 
-use whimbrel_client::Delivery;
 use whimbrel_client::session::{Answer, Question};
 
 use crate::argument::{self, Out, OutBuffer, whimbrel_name};
 use crate::code::whimbrel_code::*;
 use crate::code::{Fault, guarded};
 use crate::program::{Program, whimbrel, with};
+use crate::transfer::{chosen, whimbrel_options};
 
 /// Sends at most 32,768 bytes to the programs that listen to a channel at the receiver. They arrive at most once, and
-/// the sender is not told.
+/// the sender is not told. Of `options`, which may be NULL, the storage and the service count.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn whimbrel_message(
     handle: whimbrel,
@@ -19,6 +19,7 @@ pub unsafe extern "C" fn whimbrel_message(
     channel: u32,
     data: *const u8,
     length: usize,
+    options: *const whimbrel_options,
 ) -> c_int {
     guarded(|| {
         // SAFETY: the caller's promise.
@@ -28,14 +29,12 @@ pub unsafe extern "C" fn whimbrel_message(
                 argument::values(data, length)?,
             )
         };
+        // SAFETY: the caller's promise.
+        let delivery = unsafe { chosen(options) }?.0.delivery;
         with(handle, |program| {
             let session = program.driver.session();
-            session.message(
-                destination.guid(),
-                channel,
-                Delivery::default(),
-                data.to_vec().into(),
-            )?;
+            let payload = data.to_vec().into();
+            session.message(destination.guid(), channel, delivery, payload)?;
             program.driver.flush();
             Ok(WHIMBREL_OK)
         })

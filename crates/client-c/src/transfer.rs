@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use whimbrel_client::session::ChunkStep;
+use whimbrel_client::stated::StatedOptions;
 use whimbrel_client::{
-    ContentOffer, ContentSource, Delivery, GetOptions, Guid, OfferRule, OfferUse, OfferVerdict,
-    PublishOptions, SendOptions, Storage, TransferOptions, TransferState,
+    ContentOffer, ContentSource, GetOptions, Guid, OfferRule, OfferUse, OfferVerdict,
+    PublishOptions, SendOptions, TransferOptions, TransferState,
 };
 
 use crate::argument::{self, Out, OutBuffer, whimbrel_name};
@@ -17,16 +18,27 @@ use crate::code::whimbrel_code::*;
 use crate::code::{Fault, guarded};
 use crate::program::{Program, whimbrel, with};
 
-/// How a content is sent.
+/// How a content is fetched, published or sent, and a message is sent. What is 0 or NULL is left open, so that
+/// `{0}` is the same as no options. Words are those of the command line.
 #[repr(C)]
 #[allow(non_camel_case_types, reason = "a name of the C interface")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct whimbrel_send_options {
-    /// How long a router may store a chunk, in milliseconds; 0 for as long as it does.
-    pub lifetime_ms: u64,
-    /// 0: it is over when the first router has all of it; else when the receiver has it.
+pub struct whimbrel_options {
+    /// The chunk size in bytes: a power of two from 16 KiB to 4 MiB; 0 for as large as the path affords.
+    pub chunk_size: u64,
+    /// How long a chunk may be missing before it is requested again, in milliseconds.
+    pub nack_timeout_ms: u64,
+    /// "nack", "ack" or "dont-care".
+    pub reliability: *const c_char,
+    /// How long a router may store what it cannot forward: "default", "never" or a time such as "2 h".
+    pub storage: *const c_char,
+    /// "default", "unicast", "multihoming", "anycast" or "multicast".
+    pub service: *const c_char,
+    /// Of a content that is published or sent: not 0 if the access router keeps copies and answers for them.
+    pub delegate: u8,
+    /// Of a sent content. 0: it is over when the first router has all of it; else when the receiver has it.
     pub until_delivered: u8,
-    /// The use that the receiver is told: 0 a file, 1 a note for a person.
+    /// Of a sent content, the use that the receiver is told: 0 a file, 1 a note for a person.
     pub proposed: u8,
 }
 
@@ -68,35 +80,38 @@ pub struct whimbrel_offer {
 }
 
 /// Publishes a copy of `length` bytes and writes the content's name to `content`, which may be NULL. `file_name` is
-/// suggested to those who fetch it and may be NULL.
+/// suggested to those who fetch it; it and `options` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn whimbrel_publish_bytes(
     handle: whimbrel,
     data: *const u8,
     length: usize,
     file_name: *const c_char,
+    options: *const whimbrel_options,
     content: *mut whimbrel_name,
 ) -> c_int {
     guarded(|| {
         // SAFETY: the caller's promise.
         let source = unsafe { source_of_bytes(data, length, file_name) }?;
         // SAFETY: the caller's promise.
-        unsafe { publish(handle, source, content) }
+        unsafe { publish(handle, source, options, content) }
     })
 }
 
 /// Publishes a file, which is hashed first and read again when somebody fetches it: it must not change meanwhile.
+/// `options` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn whimbrel_publish_file(
     handle: whimbrel,
     path: *const c_char,
+    options: *const whimbrel_options,
     content: *mut whimbrel_name,
 ) -> c_int {
     guarded(|| {
         // SAFETY: the caller's promise.
         let source = unsafe { source_of_file(path) }?;
         // SAFETY: the caller's promise.
-        unsafe { publish(handle, source, content) }
+        unsafe { publish(handle, source, options, content) }
     })
 }
 
@@ -125,12 +140,17 @@ unsafe fn source_of_file(path: *const c_char) -> Result<ContentSource, Fault> {
 unsafe fn publish(
     handle: whimbrel,
     source: ContentSource,
+    options: *const whimbrel_options,
     content: *mut whimbrel_name,
 ) -> Result<crate::whimbrel_code, Fault> {
+    // SAFETY: the caller's promise.
+    let (transfer, chosen) = unsafe { chosen(options) }?;
+    let options = PublishOptions {
+        transfer,
+        delegate: chosen.is_some_and(|chosen| chosen.delegate != 0),
+    };
     let name = with(handle, |program| {
-        Ok(program
-            .driver
-            .publish(Arc::new(source), PublishOptions::default()))
+        Ok(program.driver.publish(Arc::new(source), options))
     })?;
     if let Ok(content) = Out::new(content, "content") {
         // SAFETY: the caller's promise.
@@ -177,20 +197,25 @@ pub unsafe extern "C" fn whimbrel_withdraw(
     })
 }
 
-/// Fetches a content of at most `limit` bytes (0 for any) and writes the transfer's number to `transfer`.
+/// Fetches a content of at most `limit` bytes (0 for any) and writes the transfer's number to `transfer`. `options` may
+/// be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn whimbrel_get(
     handle: whimbrel,
     content: *const whimbrel_name,
     limit: u64,
+    options: *const whimbrel_options,
     transfer: *mut u32,
 ) -> c_int {
     guarded(|| {
         let place = Out::new(transfer, "transfer")?;
         // SAFETY: the caller's promise.
         let content = unsafe { argument::value(content, "content") }?.guid();
+        // SAFETY: the caller's promise.
+        let (chosen, _) = unsafe { chosen(options) }?;
         let options = GetOptions {
             limit: (limit > 0).then_some(limit),
+            transfer: chosen,
             ..GetOptions::default()
         };
         let number = with(handle, |program| {
@@ -318,7 +343,7 @@ pub unsafe extern "C" fn whimbrel_send_bytes(
     data: *const u8,
     length: usize,
     file_name: *const c_char,
-    options: *const whimbrel_send_options,
+    options: *const whimbrel_options,
     transfer: *mut u32,
 ) -> c_int {
     guarded(|| {
@@ -335,7 +360,7 @@ pub unsafe extern "C" fn whimbrel_send_file(
     handle: whimbrel,
     destination: *const whimbrel_name,
     path: *const c_char,
-    options: *const whimbrel_send_options,
+    options: *const whimbrel_options,
     transfer: *mut u32,
 ) -> c_int {
     guarded(|| {
@@ -350,16 +375,25 @@ unsafe fn send(
     handle: whimbrel,
     destination: *const whimbrel_name,
     source: ContentSource,
-    options: *const whimbrel_send_options,
+    options: *const whimbrel_options,
     transfer: *mut u32,
 ) -> Result<crate::whimbrel_code, Fault> {
     let place = Out::new(transfer, "transfer")?;
     // SAFETY: the caller's promise.
     let destination = unsafe { argument::value(destination, "destination") }?.guid();
     // SAFETY: the caller's promise.
-    let options = match unsafe { argument::value(options, "options") } {
-        Ok(options) => send_options(options)?,
-        Err(_) => SendOptions::default(),
+    let options = match unsafe { chosen(options) }? {
+        (transfer, Some(chosen)) => SendOptions {
+            proposed: match chosen.proposed {
+                0 => OfferUse::File,
+                1 => OfferUse::Note,
+                _ => return Err(Fault::argument("proposed is 0 (a file) or 1 (a note)")),
+            },
+            transfer,
+            delegate: chosen.delegate != 0,
+            until_delivered: chosen.until_delivered != 0,
+        },
+        (_, None) => SendOptions::default(),
     };
     let number = with(handle, |program| {
         Ok(program.driver.send(destination, Arc::new(source), options))
@@ -369,25 +403,28 @@ unsafe fn send(
     Ok(WHIMBREL_OK)
 }
 
-fn send_options(options: whimbrel_send_options) -> Result<SendOptions, Fault> {
-    let lifetime = options.lifetime_ms;
-    let lifetime = (lifetime > 0).then(|| Duration::from_millis(lifetime));
-    Ok(SendOptions {
-        proposed: match options.proposed {
-            0 => OfferUse::File,
-            1 => OfferUse::Note,
-            _ => return Err(Fault::argument("proposed is 0 (a file) or 1 (a note)")),
-        },
-        transfer: TransferOptions {
-            delivery: Delivery {
-                storage: Storage::of(lifetime),
-                ..Delivery::default()
-            },
-            ..TransferOptions::default()
-        },
-        until_delivered: options.until_delivered != 0,
-        ..SendOptions::default()
-    })
+/// Returns the options of a transfer, and all that the program has chosen; nothing for NULL.
+///
+/// # Safety
+/// `options` is NULL or points at options whose texts are NULL or end with a zero.
+pub(crate) unsafe fn chosen(
+    options: *const whimbrel_options,
+) -> Result<(TransferOptions, Option<whimbrel_options>), Fault> {
+    // SAFETY: the caller's promise.
+    let Ok(options) = (unsafe { argument::value(options, "options") }) else {
+        return Ok((TransferOptions::default(), None));
+    };
+    // SAFETY: the caller's promise.
+    let text = |text| unsafe { argument::text(text) }.map(Option::unwrap_or_default);
+    let (size, timeout) = (options.chunk_size, options.nack_timeout_ms);
+    let stated = StatedOptions {
+        chunk_size: (size > 0).then_some(size),
+        reliability: text(options.reliability)?,
+        nack_timeout: (timeout > 0).then(|| Duration::from_millis(timeout)),
+        storage: text(options.storage)?,
+        service: text(options.service)?,
+    };
+    Ok((stated.transfer()?, Some(options)))
 }
 
 /// WHIMBREL_OK once a sent content is where its options want it, WHIMBREL_AGAIN before, WHIMBREL_REFUSED if the receiver

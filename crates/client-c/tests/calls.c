@@ -71,7 +71,7 @@ static void read_all(whimbrel from, uint32_t transfer, const uint8_t *expected, 
 static whimbrel_name publish(const uint8_t *bytes, size_t length, const char *name) {
     whimbrel_name content;
     int result;
-    CHECK(whimbrel_publish_bytes(there, bytes, length, name, &content) == WHIMBREL_OK);
+    CHECK(whimbrel_publish_bytes(there, bytes, length, name, NULL, &content) == WHIMBREL_OK);
     AWAIT(result, whimbrel_announced(there, &content));
     CHECK(result == WHIMBREL_OK);
     return content;
@@ -101,14 +101,14 @@ static void publish_and_get_bytes(void) {
     uint8_t *bytes = noise(length, 1);
     whimbrel_name content = publish(bytes, length, "noise");
     uint32_t transfer;
-    CHECK(whimbrel_get(here, &content, 0, &transfer) == WHIMBREL_OK);
+    CHECK(whimbrel_get(here, &content, 0, NULL, &transfer) == WHIMBREL_OK);
     read_all(here, transfer, bytes, length);
     whimbrel_progress progress;
     CHECK(whimbrel_transfer(here, transfer, &progress) == WHIMBREL_OK);
     CHECK(progress.bytes == length && progress.length == length && progress.is_complete == 1);
     CHECK(whimbrel_cancel(here, transfer) == WHIMBREL_OK);
     content = publish(NULL, 0, NULL);
-    CHECK(whimbrel_get(here, &content, 0, &transfer) == WHIMBREL_OK);
+    CHECK(whimbrel_get(here, &content, 0, NULL, &transfer) == WHIMBREL_OK);
     read_all(here, transfer, bytes, 0);
     CHECK(whimbrel_withdraw(there, &content) == WHIMBREL_OK);
     CHECK(whimbrel_withdraw(there, &content) == WHIMBREL_OVER);
@@ -124,15 +124,15 @@ static void publish_and_get_a_file(void) {
     CHECK(file && fwrite(bytes, 1, length, file) == length && fclose(file) == 0);
     whimbrel_name content;
     int result;
-    CHECK(whimbrel_publish_file(there, path, &content) == WHIMBREL_OK);
+    CHECK(whimbrel_publish_file(there, path, NULL, &content) == WHIMBREL_OK);
     AWAIT(result, whimbrel_announced(there, &content));
     CHECK(result == WHIMBREL_OK);
     uint32_t transfer;
-    CHECK(whimbrel_get(here, &content, 0, &transfer) == WHIMBREL_OK);
+    CHECK(whimbrel_get(here, &content, 0, NULL, &transfer) == WHIMBREL_OK);
     read_all(here, transfer, bytes, length);
-    CHECK(whimbrel_publish_file(there, "/nowhere/file", &content) == WHIMBREL_FILE);
+    CHECK(whimbrel_publish_file(there, "/nowhere/file", NULL, &content) == WHIMBREL_FILE);
     CHECK(strstr(whimbrel_error(), "cannot read /nowhere/file"));
-    CHECK(whimbrel_publish_file(there, folder, &content) == WHIMBREL_FILE);
+    CHECK(whimbrel_publish_file(there, folder, NULL, &content) == WHIMBREL_FILE);
     free(bytes);
 }
 
@@ -142,7 +142,7 @@ static void get_in_pieces(void) {
     uint32_t transfer;
     size_t count, filled = 0;
     int result;
-    CHECK(whimbrel_get(here, &content, 0, &transfer) == WHIMBREL_OK);
+    CHECK(whimbrel_get(here, &content, 0, NULL, &transfer) == WHIMBREL_OK);
     for (;;) {
         AWAIT(result, whimbrel_read(here, transfer, buffer, sizeof buffer, &count));
         if (result == WHIMBREL_END) break;
@@ -161,13 +161,13 @@ static void get_what_nobody_has(void) {
     uint32_t transfer;
     int result;
     memset(&nobody, 7, sizeof nobody);
-    CHECK(whimbrel_get(here, &nobody, 0, &transfer) == WHIMBREL_OK);
+    CHECK(whimbrel_get(here, &nobody, 0, NULL, &transfer) == WHIMBREL_OK);
     AWAIT(result, whimbrel_read(here, transfer, buffer, sizeof buffer, &length));
     CHECK(result == WHIMBREL_FAILED && strstr(whimbrel_error(), "check the name"));
     CHECK(whimbrel_read(here, transfer, buffer, sizeof buffer, &length) == WHIMBREL_OVER);
     uint8_t *bytes = noise(5000, 4);
     whimbrel_name content = publish(bytes, 5000, "");
-    CHECK(whimbrel_get(here, &content, 1000, &transfer) == WHIMBREL_OK);
+    CHECK(whimbrel_get(here, &content, 1000, NULL, &transfer) == WHIMBREL_OK);
     AWAIT(result, whimbrel_read(here, transfer, buffer, sizeof buffer, &length));
     if (result != WHIMBREL_FAILED) {
         CHECK(result == WHIMBREL_TOO_LONG);
@@ -182,7 +182,7 @@ static void cancel_a_transfer(void) {
     whimbrel_name content = publish(bytes, length, "");
     uint32_t transfer;
     int result;
-    CHECK(whimbrel_get(here, &content, 0, &transfer) == WHIMBREL_OK);
+    CHECK(whimbrel_get(here, &content, 0, NULL, &transfer) == WHIMBREL_OK);
     AWAIT(result, whimbrel_read(here, transfer, buffer, sizeof buffer, &count));
     CHECK(result == WHIMBREL_OK && count == 10 && memcmp(buffer, bytes, 10) == 0);
     CHECK(whimbrel_cancel(here, transfer) == WHIMBREL_OK);
@@ -196,7 +196,7 @@ static void cancel_a_transfer(void) {
 static void send_and_receive(void) {
     size_t length = 2 * 1024 * 1024 + 1;
     uint8_t *bytes = noise(length, 6);
-    whimbrel_send_options options = {.until_delivered = 1};
+    whimbrel_options options = {.until_delivered = 1};
     uint32_t sent, received;
     whimbrel_offer offer;
     int result;
@@ -215,7 +215,7 @@ static void send_and_receive(void) {
 
 static void refuse_by_rule_and_by_hand(void) {
     uint8_t *bytes = noise(5000, 7);
-    whimbrel_send_options options = {.until_delivered = 1};
+    whimbrel_options options = {.until_delivered = 1};
     uint32_t sent;
     whimbrel_offer offer;
     int result;
@@ -240,14 +240,14 @@ static void message_a_channel(void) {
     CHECK(whimbrel_next_message(there, 77, &from, buffer, sizeof buffer, &length) == WHIMBREL_OVER);
     CHECK(whimbrel_listen(there, 77) == WHIMBREL_OK);
     for (int tries = 0; tries < 1000 && result == WHIMBREL_AGAIN; tries++) {
-        CHECK(whimbrel_message(here, &there_name, 77, (const uint8_t *)"on my way", 9) == WHIMBREL_OK);
+        CHECK(whimbrel_message(here, &there_name, 77, (const uint8_t *)"on my way", 9, NULL) == WHIMBREL_OK);
         whimbrel_wait(there, 100);
         result = whimbrel_next_message(there, 77, &from, buffer, sizeof buffer, &length);
     }
     CHECK(result == WHIMBREL_OK && length == 9 && memcmp(buffer, "on my way", 9) == 0);
     CHECK(memcmp(&from, &here_name, sizeof from) == 0);
     static uint8_t large[40000];
-    CHECK(whimbrel_message(here, &there_name, 77, large, sizeof large) == WHIMBREL_ARGUMENT);
+    CHECK(whimbrel_message(here, &there_name, 77, large, sizeof large, NULL) == WHIMBREL_ARGUMENT);
     CHECK(strstr(whimbrel_error(), "at most 32768 bytes"));
 }
 
@@ -263,6 +263,88 @@ static void ping_a_name(void) {
     CHECK(strcmp(text, (char *)answer) == 0);
 }
 
+static void choose_how_contents_travel(void) {
+    size_t length = 100000, filled = 0, count;
+    uint8_t *bytes = noise(length, 11), *buffer = malloc(length + 1);
+    whimbrel_options options = {
+        .chunk_size = 16384, .nack_timeout_ms = 2000, .reliability = "ack", .storage = "1 h", .service = "unicast",
+        .delegate = 1, .until_delivered = 1,
+    };
+    whimbrel_name content;
+    uint32_t transfer, sent;
+    whimbrel_offer offer;
+    int result;
+    CHECK(whimbrel_publish_bytes(there, bytes, length, NULL, &options, &content) == WHIMBREL_OK);
+    AWAIT(result, whimbrel_announced(there, &content));
+    CHECK(result == WHIMBREL_OK);
+    options.storage = "never";
+    options.service = "multihoming";
+    CHECK(whimbrel_get(here, &content, 0, &options, &transfer) == WHIMBREL_OK);
+    for (;;) {
+        AWAIT(result, whimbrel_read(here, transfer, buffer + filled, length - filled + 1, &count));
+        if (result == WHIMBREL_END) break;
+        CHECK(result == WHIMBREL_OK && count <= 16384);
+        filled += count;
+    }
+    CHECK(filled == length && memcmp(buffer, bytes, length) == 0);
+    options.storage = "2 h";
+    options.service = NULL;
+    CHECK(whimbrel_inbox(there, NULL, 0, 0) == WHIMBREL_OK);
+    CHECK(whimbrel_send_bytes(here, &there_name, bytes, length, NULL, &options, &sent) == WHIMBREL_OK);
+    AWAIT(result, whimbrel_next_offer(there, &offer));
+    CHECK(result == WHIMBREL_OK && whimbrel_accept(there, &offer, &transfer) == WHIMBREL_OK);
+    read_all(there, transfer, bytes, length);
+    AWAIT(result, whimbrel_sent(here, sent));
+    CHECK(result == WHIMBREL_OK);
+    options.chunk_size = 1000;
+    CHECK(whimbrel_get(here, &content, 0, &options, &transfer) == WHIMBREL_ARGUMENT);
+    CHECK(strncmp(whimbrel_error(), "chunk_size", 10) == 0);
+    free(bytes);
+    free(buffer);
+}
+
+/* Reads a text that the test around this program has prepared. */
+static void read_text(const char *name, char *text, size_t size) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "r");
+    CHECK(file && fgets(text, (int)size, file) && fclose(file) == 0);
+}
+
+static void reach_services_and_groups(void) {
+    char path[4096], text[1024];
+    uint8_t buffer[100];
+    size_t length;
+    whimbrel_options options = {.service = "anycast"};
+    whimbrel_name service, group;
+    int result;
+    snprintf(path, sizeof path, "%s/service", folder);
+    CHECK(whimbrel_attach_service(there, path, &service) == WHIMBREL_OK);
+    AWAIT(result, whimbrel_name_known(there, &service));
+    CHECK(result == WHIMBREL_OK && whimbrel_listen(there, 78) == WHIMBREL_OK);
+    result = WHIMBREL_AGAIN;
+    for (int tries = 0; tries < 1000 && result == WHIMBREL_AGAIN; tries++) {
+        CHECK(whimbrel_message(here, &service, 78, (const uint8_t *)"to the nearest", 14, &options) == WHIMBREL_OK);
+        whimbrel_wait(there, 100);
+        result = whimbrel_next_message(there, 78, NULL, buffer, sizeof buffer, &length);
+    }
+    CHECK(result == WHIMBREL_OK && length == 14 && memcmp(buffer, "to the nearest", 14) == 0);
+    read_text("admission", text, sizeof text);
+    for (int is_on = 1; is_on >= 0; is_on--) {
+        CHECK(whimbrel_join_group(there, text, is_on, &group) == WHIMBREL_OK);
+        AWAIT(result, whimbrel_name_known(there, &group));
+        CHECK(result == WHIMBREL_OK);
+    }
+    read_text("another", text, sizeof text);
+    CHECK(whimbrel_join_group(there, text, 1, &group) == WHIMBREL_OK);
+    AWAIT(result, whimbrel_name_known(there, &group));
+    CHECK(result == WHIMBREL_FAILED && strstr(whimbrel_error(), "not for this host"));
+    CHECK(whimbrel_join_group(there, "00", 1, &group) == WHIMBREL_ARGUMENT);
+    CHECK(whimbrel_attach_service(there, "/nowhere/key", &service) == WHIMBREL_ARGUMENT);
+    CHECK(whimbrel_attach_service(there, NULL, &service) == WHIMBREL_ARGUMENT);
+    CHECK(whimbrel_name_known(there, NULL) == WHIMBREL_ARGUMENT);
+}
+
 /* The test around this program restarts the host when it reads "restart", and writes a line when it is there. */
 static void continue_after_the_host_restarts(void) {
     size_t length = 24 * 1024 * 1024, filled = 10, count;
@@ -271,7 +353,7 @@ static void continue_after_the_host_restarts(void) {
     uint32_t transfer;
     char line[10];
     int result;
-    CHECK(whimbrel_get(here, &content, 0, &transfer) == WHIMBREL_OK);
+    CHECK(whimbrel_get(here, &content, 0, NULL, &transfer) == WHIMBREL_OK);
     AWAIT(result, whimbrel_read(here, transfer, buffer, 10, &count));
     CHECK(result == WHIMBREL_OK && count == 10);
     int descriptor = whimbrel_fd(here);
@@ -294,10 +376,10 @@ static void detach_ends_everything(void) {
     whimbrel third;
     uint32_t transfer;
     CHECK(whimbrel_attach(here_socket, 0, &third) == WHIMBREL_OK);
-    CHECK(whimbrel_get(third, &there_name, 0, &transfer) == WHIMBREL_OK);
+    CHECK(whimbrel_get(third, &there_name, 0, NULL, &transfer) == WHIMBREL_OK);
     CHECK(whimbrel_detach(third) == WHIMBREL_OK);
     CHECK(whimbrel_detach(third) == WHIMBREL_CLOSED);
-    CHECK(whimbrel_get(third, &there_name, 0, &transfer) == WHIMBREL_CLOSED);
+    CHECK(whimbrel_get(third, &there_name, 0, NULL, &transfer) == WHIMBREL_CLOSED);
     CHECK(strstr(whimbrel_error(), "attach first"));
     CHECK(whimbrel_fd(third) < 0);
 }
@@ -307,7 +389,7 @@ static void misuse(void) {
     size_t length;
     uint32_t number;
     whimbrel_offer offer;
-    whimbrel_send_options options = {.proposed = 9};
+    whimbrel_options options = {.proposed = 9};
     memset(&offer, 0, sizeof offer);
     CHECK(whimbrel_attach(here_socket, 0, NULL) == WHIMBREL_ARGUMENT);
     CHECK(whimbrel_name_parse(NULL, &here_name) == WHIMBREL_ARGUMENT);
@@ -316,14 +398,14 @@ static void misuse(void) {
     CHECK(whimbrel_name_text(NULL, (char *)&byte) == WHIMBREL_ARGUMENT);
     CHECK(whimbrel_name_text(&here_name, NULL) == WHIMBREL_ARGUMENT);
     CHECK(whimbrel_own_name(here, NULL) == WHIMBREL_ARGUMENT);
-    CHECK(whimbrel_publish_bytes(here, NULL, 1, NULL, NULL) == WHIMBREL_ARGUMENT);
-    CHECK(whimbrel_publish_bytes(here, &byte, SIZE_MAX, NULL, NULL) == WHIMBREL_ARGUMENT);
-    CHECK(whimbrel_publish_bytes(here, &byte, 1, "\xff\xfe", NULL) == WHIMBREL_ARGUMENT);
-    CHECK(whimbrel_publish_file(here, NULL, NULL) == WHIMBREL_ARGUMENT);
+    CHECK(whimbrel_publish_bytes(here, NULL, 1, NULL, NULL, NULL) == WHIMBREL_ARGUMENT);
+    CHECK(whimbrel_publish_bytes(here, &byte, SIZE_MAX, NULL, NULL, NULL) == WHIMBREL_ARGUMENT);
+    CHECK(whimbrel_publish_bytes(here, &byte, 1, "\xff\xfe", NULL, NULL) == WHIMBREL_ARGUMENT);
+    CHECK(whimbrel_publish_file(here, NULL, NULL, NULL) == WHIMBREL_ARGUMENT);
     CHECK(whimbrel_announced(here, NULL) == WHIMBREL_ARGUMENT);
     CHECK(whimbrel_withdraw(here, NULL) == WHIMBREL_ARGUMENT);
-    CHECK(whimbrel_get(here, NULL, 0, &number) == WHIMBREL_ARGUMENT);
-    CHECK(whimbrel_get(here, &here_name, 0, NULL) == WHIMBREL_ARGUMENT);
+    CHECK(whimbrel_get(here, NULL, 0, NULL, &number) == WHIMBREL_ARGUMENT);
+    CHECK(whimbrel_get(here, &here_name, 0, NULL, NULL) == WHIMBREL_ARGUMENT);
     CHECK(whimbrel_read(here, 1, NULL, 1, &length) == WHIMBREL_ARGUMENT);
     CHECK(whimbrel_read(here, 1, &byte, 0, &length) == WHIMBREL_ARGUMENT);
     CHECK(whimbrel_read(here, 1, &byte, 1, NULL) == WHIMBREL_ARGUMENT);
@@ -340,7 +422,7 @@ static void misuse(void) {
     CHECK(whimbrel_accept(here, &offer, NULL) == WHIMBREL_ARGUMENT);
     CHECK(whimbrel_accept(here, &offer, &number) == WHIMBREL_OVER);
     CHECK(whimbrel_refuse(here, NULL, 1) == WHIMBREL_ARGUMENT);
-    CHECK(whimbrel_message(here, NULL, 1, &byte, 1) == WHIMBREL_ARGUMENT);
+    CHECK(whimbrel_message(here, NULL, 1, &byte, 1, NULL) == WHIMBREL_ARGUMENT);
     CHECK(whimbrel_next_message(here, 1, NULL, NULL, 1, &length) == WHIMBREL_ARGUMENT);
     CHECK(whimbrel_status(here, NULL) == WHIMBREL_ARGUMENT);
     CHECK(whimbrel_ping(here, NULL, &number) == WHIMBREL_ARGUMENT);
@@ -425,6 +507,8 @@ static const struct {
     {"refuse_by_rule_and_by_hand", refuse_by_rule_and_by_hand},
     {"message_a_channel", message_a_channel},
     {"ping_a_name", ping_a_name},
+    {"choose_how_contents_travel", choose_how_contents_travel},
+    {"reach_services_and_groups", reach_services_and_groups},
     {"continue_after_the_host_restarts", continue_after_the_host_restarts},
     {"detach_ends_everything", detach_ends_everything},
     {"misuse", misuse},

@@ -49,7 +49,9 @@ pub(crate) fn exception(error: ProgramError) -> PyErr {
     let text = error.to_string();
     match error {
         ProgramError::Host(_) | ProgramError::HostGone(_) => HostError::new_err(text),
-        ProgramError::Failed { .. } | ProgramError::Incomplete { .. } => FailedError::new_err(text),
+        ProgramError::Failed { .. }
+        | ProgramError::Incomplete { .. }
+        | ProgramError::NotNamed { .. } => FailedError::new_err(text),
         ProgramError::Refused { .. } => RefusedError::new_err(text),
         ProgramError::TooLong { .. } => TooLongError::new_err(text),
         ProgramError::Over | ProgramError::Detached | ProgramError::Forked => {

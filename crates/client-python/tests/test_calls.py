@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import whimbrel
-from conftest import PATIENCE
+from conftest import PATIENCE, PROGRAM
 
 MIB = 1 << 20
 
@@ -170,6 +170,57 @@ async def test_message_a_channel(ends):
 async def test_ping_a_name(ends):
     here, there = ends
     assert await here.ping(await there.name()) == await there.name()
+
+
+@in_a_loop
+async def test_choose_how_contents_travel(ends):
+    here, there = ends
+    data = os.urandom(100_000)
+    chosen = {"chunk_size": 16_384, "reliability": "ack", "nack_timeout": 2.0}
+    at_source = whimbrel.Options(**chosen, storage="1 h", service="unicast", delegate=True)
+    here_options = whimbrel.Options(**chosen, storage="never", service="multihoming")
+    async with await there.publish(data, options=at_source) as published:
+        pieces = [piece async for piece in here.download(published.name, options=here_options)]
+    assert b"".join(pieces) == data
+    assert max(map(len, pieces)) <= 16_384
+    inbox = there.inbox()
+    next_offer = asyncio.create_task(anext(inbox))
+    sent = whimbrel.Options(**chosen, storage="2 h")
+    upload = await here.send(await there.name(), data, options=sent, until_delivered=True)
+    assert await (await next_offer).accept().read() == data
+    await upload.outcome()
+    for wrong in ("chunk_size", "reliability", "storage", "service"):
+        value = 1000 if wrong == "chunk_size" else "best"
+        with pytest.raises(ValueError, match=wrong):
+            await here.get("07" * 32, options=whimbrel.Options(**{wrong: value}))
+
+
+@in_a_loop
+async def test_reach_services_and_groups(network, ends, tmp_path):
+    here, there = ends
+
+    def run(*words):
+        done = subprocess.run([PROGRAM, *words], cwd=tmp_path, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    name = run("id", "new", "service")
+    run("group", "create", "team")
+    assert await there.attach_service(tmp_path / "service") == name
+    messages = there.listen(78)
+    received = asyncio.create_task(anext(messages))
+    nearest = whimbrel.Options(service="anycast")
+    while not received.done():
+        here.message(name, 78, b"to the nearest", options=nearest)
+        await asyncio.wait([received], timeout=0.2)
+    assert received.result().data == b"to the nearest"
+    await messages.aclose()
+    admission = run("group", "admit", "team", "anyone")
+    group = await there.join_group(admission)
+    assert await there.leave_group(admission) == group
+    with pytest.raises(whimbrel.FailedError, match="not for this host"):
+        await there.join_group(run("group", "admit", "team", name))
+    with pytest.raises(ValueError, match="no admission"):
+        await there.join_group("00")
 
 
 @in_a_loop

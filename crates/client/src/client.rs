@@ -8,13 +8,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::local::{ContentOffer, Delivery};
+use whimbrel_gnrs::GroupAdmission;
+use whimbrel_mobilityfirst::local::{ContentOffer, Delivery, ServiceKey};
 
 use crate::call::{Call, DriverShare};
 use crate::driver::{AttachOptions, HostDriver, poll_readable};
 use crate::error::{LocalError, ProgramError};
 use crate::place::host_daemon_socket;
-use crate::session::{Answer, GetOptions, OfferRule, PublishOptions, Question, SendOptions};
+use crate::session::{
+    Answer, GetOptions, OfferRule, ProgramSession, PublishOptions, Question, SendOptions,
+};
 use crate::source::ContentSource;
 use crate::transfer::{ChannelReader, Download, IncomingOffer, OfferInbox, Publication, Upload};
 
@@ -185,6 +188,38 @@ impl Client {
             .message(destination, channel, delivery, payload.into())?;
         driver.flush();
         Ok(())
+    }
+
+    /// Attaches the host by the name of a key beside its own, for as long as this client is attached: what others
+    /// send to that name as [`Service::Anycast`](crate::Service::Anycast) reaches the nearest host that is attached
+    /// by it. Returns the name, once the name service knows of it.
+    pub fn attach_service(&self, key: ServiceKey) -> Result<Call<Guid>, ProgramError> {
+        self.take_name(|session| session.attach_service(key))
+    }
+
+    /// Joins a group with this host [MFTP §3.5]: what others send to it as
+    /// [`Service::Multicast`](crate::Service::Multicast) reaches this host as well. A membership outlasts the
+    /// program. Returns the group's name, once the name service knows of it.
+    pub fn join_group(&self, admission: GroupAdmission) -> Result<Call<Guid>, ProgramError> {
+        self.take_name(|session| session.set_membership(admission, true))
+    }
+
+    /// Leaves a group.
+    pub fn leave_group(&self, admission: GroupAdmission) -> Result<Call<Guid>, ProgramError> {
+        self.take_name(|session| session.set_membership(admission, false))
+    }
+
+    fn take_name(
+        &self,
+        take: impl FnOnce(&mut ProgramSession) -> Guid,
+    ) -> Result<Call<Guid>, ProgramError> {
+        let mut driver = self.share().enter()?;
+        let name = take(driver.session());
+        driver.flush();
+        drop(driver);
+        Ok(self
+            .share()
+            .call(move |driver| Ok(driver.session().is_name_known(name)?.then_some(name))))
     }
 
     /// Receives the messages of a channel.

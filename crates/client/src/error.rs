@@ -7,6 +7,7 @@ use std::time::Duration;
 use whimbrel_core::Guid;
 use whimbrel_keychain::ownership::ForeignPath;
 use whimbrel_mobilityfirst::local::{FailReason, MissingParts, SendState, VersionMismatch};
+use whimbrel_mobilityfirst::wire::ControlCode;
 
 use crate::source::ContentSourceError;
 
@@ -89,6 +90,14 @@ pub enum ProgramError {
         /// The receiver's reason.
         state: SendState,
     },
+    /// The host cannot be reached by a name beside its own.
+    #[error("the host is not attached by {name}: {}", explain_code(*code))]
+    NotNamed {
+        /// The name of a service or group.
+        name: Guid,
+        /// The answer of the host, a router or the name service.
+        code: ControlCode,
+    },
     /// The content exceeds the program's limit.
     #[error(
         "the content is {length} bytes long and the limit is {limit}: allow more, or do without it"
@@ -150,6 +159,16 @@ pub fn explain(reason: FailReason) -> &'static str {
         FailReason::Invalid => {
             "the host does not understand the request; it may be of another version"
         }
+    }
+}
+
+/// Returns why a name was not taken, and what to do.
+fn explain_code(code: ControlCode) -> &'static str {
+    match code {
+        ControlCode::Invalid => "the key or admission is not for this host, or it has ended",
+        ControlCode::Full => "the host, the router or the name service has no room",
+        ControlCode::Clock => "the clock of this machine is wrong, or the admission has ended",
+        _ => "the name service has not answered yet",
     }
 }
 

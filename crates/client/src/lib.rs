@@ -5,7 +5,9 @@
 //! |---|---|
 //! | [`frames`] | requests and events as bytes, without a socket |
 //! | [`session`] | what a program has asked for, as a state machine: asks again after its host has restarted |
+//! | [`stated`] | options and keys as texts and numbers |
 //! | [`source`] | contents that are published or sent: bytes in memory, files |
+//! | `attached` | a session on a blocking connection, in the loop of its program |
 //! | [`driver`] | a session behind a socket, with one file descriptor to watch |
 //! | `call`, `client`, `transfer` | calls that a thread waits for or a task awaits, and what they return |
 //! | [`connection`], `socket`, `way` | a blocking connection that passes requests and events one by one |
@@ -16,6 +18,7 @@
     reason = "code that drives a machine over a real socket owns a clock"
 )]
 
+mod attached;
 mod call;
 mod client;
 pub mod connection;
@@ -26,9 +29,11 @@ pub mod place;
 pub mod session;
 mod socket;
 pub mod source;
+pub mod stated;
 mod transfer;
 mod way;
 
+pub use attached::{AttachedSession, SessionStep};
 pub use call::Call;
 pub use client::{Client, ProgramTransfer};
 pub use connection::{Attachment, LocalClient};
@@ -43,8 +48,9 @@ pub use source::{ContentSource, ContentSourceError};
 pub use transfer::{ChannelReader, Download, IncomingOffer, OfferInbox, Publication, Upload};
 pub use way::HostWay;
 pub use whimbrel_core::Guid;
+pub use whimbrel_gnrs::GroupAdmission;
 pub use whimbrel_mobilityfirst::local::{
-    ContentOffer, Delivery, FailReason, MissingParts, OfferVerdict, SendState, Service, Storage,
-    TransferOptions, TransferState,
+    ContentOffer, Delivery, FailReason, MissingParts, OfferVerdict, SendState, Service, ServiceKey,
+    Storage, TransferOptions, TransferState,
 };
-pub use whimbrel_mobilityfirst::wire::{OfferUse, Reliability};
+pub use whimbrel_mobilityfirst::wire::{ControlCode, OfferUse, Reliability};

@@ -12,7 +12,9 @@ use hyper::body::{Body, Frame};
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc;
 
-use crate::plane::{PlaneReader, PlaneWriter};
+use whimbrel_core::Guid;
+
+use crate::plane::{PlaneReader, PlaneWriter, StreamPlane};
 use crate::wire::{BodyFrame, FRAME_HEAD, MAX_PIECE, WireFault};
 
 /// Pieces of a body that wait for their reader.
@@ -96,8 +98,59 @@ pub async fn read_head(stream: &mut PlaneReader) -> io::Result<Bytes> {
     Ok(head.into())
 }
 
+/// How a body comes that is a content.
+#[derive(Debug)]
+pub struct ContentWay<'a> {
+    plane: &'a StreamPlane,
+    /// Asks for the rest on the stream.
+    writer: &'a mut PlaneWriter,
+    is_used: bool,
+}
+
+impl<'a> ContentWay<'a> {
+    /// Returns a way for one body.
+    pub fn new(plane: &'a StreamPlane, writer: &'a mut PlaneWriter) -> ContentWay<'a> {
+        ContentWay {
+            plane,
+            writer,
+            is_used: false,
+        }
+    }
+
+    /// Passes a content on. Returns false if it cannot be had, and the rest comes on the stream.
+    async fn receive(&mut self, name: Guid, length: u64, body: &PipedSender) -> io::Result<bool> {
+        let mut fetch = self.plane.fetch(name, length);
+        let mut passed = 0u64;
+        loop {
+            let next = tokio::select! {
+                next = fetch.next() => next,
+                () = body.closed() => return Err(io::ErrorKind::BrokenPipe.into()),
+            };
+            match next {
+                Ok(Some(data)) => {
+                    passed += data.len() as u64;
+                    let sent = body.send(Ok(Frame::data(data))).await;
+                    sent.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
+                }
+                Ok(None) => return Ok(true),
+                Err(error) => {
+                    tracing::debug!(%name, %error, "the rest of a body comes on the stream");
+                    self.writer
+                        .queue(Bytes::copy_from_slice(&passed.to_be_bytes()));
+                    self.writer.send().await?;
+                    return Ok(false);
+                }
+            }
+        }
+    }
+}
+
 /// Passes a stream's body on. An error of the stream is one of the body.
-pub async fn receive(stream: &mut PlaneReader, body: &PipedSender) -> io::Result<()> {
+pub async fn receive(
+    stream: &mut PlaneReader,
+    body: &PipedSender,
+    mut contents: Option<ContentWay<'_>>,
+) -> io::Result<()> {
     loop {
         let frame = tokio::select! {
             frame = read_frame(stream) => frame,
@@ -113,6 +166,16 @@ pub async fn receive(stream: &mut PlaneReader, body: &PipedSender) -> io::Result
                 return Ok(());
             }
             Ok(BodyFrame::Failed(reason)) => Err(io::Error::other(reason)),
+            Ok(BodyFrame::Content { name, length }) => match contents.as_mut() {
+                Some(contents) if !contents.is_used => {
+                    contents.is_used = true;
+                    if contents.receive(name, length, body).await? {
+                        return Ok(());
+                    }
+                    continue;
+                }
+                _ => Err(invalid(WireFault::Invalid("a body as a content"))),
+            },
             Err(error) => Err(error),
         };
         match piece {

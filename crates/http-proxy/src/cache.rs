@@ -281,6 +281,26 @@ pub fn is_for_cache(request: &Parts) -> bool {
         && !headers.contains_key(header::UPGRADE)
 }
 
+/// Returns how an answer to this request is stored: `None` if it must not be.
+pub fn policy(request: &Request<()>, answer: &http::response::Parts) -> Option<CachePolicy> {
+    let control = answer.headers.get_all(header::CACHE_CONTROL).iter();
+    let control = control.filter_map(|value| value.to_str().ok());
+    let is_public = control.flat_map(|value| value.split(','));
+    let is_public = is_public
+        .map(str::trim)
+        .any(|word| word.eq_ignore_ascii_case("public"));
+    let is_personal = answer.headers.contains_key(header::SET_COOKIE)
+        || request.headers().contains_key(header::AUTHORIZATION);
+    let varies = answer.headers.get_all(header::VARY).iter();
+    let mut varies = varies.map(HeaderValue::as_bytes);
+    if is_personal && !is_public || varies.any(|value| value.contains(&b'*')) {
+        return None;
+    }
+    let options = CacheOptions::default();
+    let policy = CachePolicy::new_options(request, answer, SystemTime::now(), options);
+    policy.is_storable().then_some(policy)
+}
+
 impl AnswerCache {
     /// Returns a cache of at most `max` bytes.
     pub fn new(max: u64) -> AnswerCache {
@@ -346,30 +366,6 @@ impl AnswerCache {
         // It ends with an error when the turn is over.
         let _ = waited.changed().await;
         None
-    }
-
-    /// Returns how an answer to this request is stored: `None` if it must not be.
-    pub fn policy(
-        &self,
-        request: &Request<()>,
-        answer: &http::response::Parts,
-    ) -> Option<CachePolicy> {
-        let control = answer.headers.get_all(header::CACHE_CONTROL).iter();
-        let control = control.filter_map(|value| value.to_str().ok());
-        let is_public = control.flat_map(|value| value.split(','));
-        let is_public = is_public
-            .map(str::trim)
-            .any(|word| word.eq_ignore_ascii_case("public"));
-        let is_personal = answer.headers.contains_key(header::SET_COOKIE)
-            || request.headers().contains_key(header::AUTHORIZATION);
-        let varies = answer.headers.get_all(header::VARY).iter();
-        let mut varies = varies.map(HeaderValue::as_bytes);
-        if is_personal && !is_public || varies.any(|value| value.contains(&b'*')) {
-            return None;
-        }
-        let options = CacheOptions::default();
-        let policy = CachePolicy::new_options(request, answer, SystemTime::now(), options);
-        policy.is_storable().then_some(policy)
     }
 
     /// The longest body that is stored.

@@ -22,11 +22,13 @@ use tokio::sync::Semaphore;
 use whimbrel_core::Guid;
 use whimbrel_stream::CutOff;
 
-use crate::body::{BodyError, PipedBody, invalid, piped, read_head, receive, send, stated_length};
-use crate::cache::{
-    AnswerCache, AskingTurn, CacheFinding, StoredAnswer, is_for_cache, pass_and_collect,
+use crate::body::{
+    BodyError, ContentWay, PipedBody, invalid, piped, read_head, receive, send, stated_length,
 };
-use crate::headers::{add_via, is_circling, strip};
+use crate::cache::{
+    AnswerCache, AskingTurn, CacheFinding, StoredAnswer, is_for_cache, pass_and_collect, policy,
+};
+use crate::headers::{CONTENT, WHOLE_BODY, add_via, is_circling, strip};
 use crate::kept::{KeptRequests, KeptState, PAGE};
 use crate::origin::is_own;
 use crate::plane::{PlaneReader, PlaneWriter, StreamPlane, reason};
@@ -280,12 +282,13 @@ impl ClientSide {
         question: Question,
     ) -> Result<Response<PipedBody>, ProxyRefusal> {
         let Question {
-            request,
+            mut request,
             headers,
             stale,
             turn,
             peer,
         } = question;
+        request.headers_mut().insert(WHOLE_BODY, CONTENT);
         let response = self.ask_until_answered(peer, &request).await?;
         let (parts, body) = response.into_parts();
         if parts.status == StatusCode::NOT_MODIFIED
@@ -294,7 +297,7 @@ impl ClientSide {
         {
             return Ok(response);
         }
-        let Some(policy) = self.cache.policy(&request, &parts) else {
+        let Some(policy) = policy(&request, &parts) else {
             return Ok(Response::from_parts(parts, body));
         };
         let (cache, max) = (Arc::clone(&self.cache), self.cache.max_length());
@@ -396,7 +399,10 @@ impl ClientSide {
         let answer = {
             let sending = async {
                 send(&mut writer, body).await?;
-                writer.finish();
+                // One that takes a content may have to ask for the rest of it.
+                if !head.headers().contains_key(WHOLE_BODY) {
+                    writer.finish();
+                }
                 Ok::<(), io::Error>(())
             };
             // A server may answer before it has the whole body.
@@ -417,8 +423,10 @@ impl ClientSide {
         let (mut parts, ()) = response.into_parts();
         strip(&mut parts.headers);
         let (sender, body) = piped(stated_length(&parts.headers));
+        let plane = self.plane.clone();
         tokio::spawn(async move {
-            let outcome = receive(&mut reader, &sender).await;
+            let way = ContentWay::new(&plane, &mut writer);
+            let outcome = receive(&mut reader, &sender, Some(way)).await;
             end(reader, writer, outcome.is_ok()).await;
         });
         Ok(Response::from_parts(parts, body))

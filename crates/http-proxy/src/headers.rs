@@ -4,7 +4,7 @@ use http::HeaderMap;
 use http::header::{self, HeaderName, HeaderValue};
 
 /// Fields of one connection, besides those that `Connection` names.
-const OF_CONNECTION: [HeaderName; 8] = [
+const OF_CONNECTION: [HeaderName; 9] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
     header::PROXY_AUTHENTICATE,
@@ -13,7 +13,13 @@ const OF_CONNECTION: [HeaderName; 8] = [
     header::TE,
     header::TRANSFER_ENCODING,
     header::UPGRADE,
+    WHOLE_BODY,
 ];
+
+/// Between the two sides: the asker takes the body as a content.
+pub const WHOLE_BODY: HeaderName = HeaderName::from_static("whimbrel-body");
+/// The only value of [`WHOLE_BODY`].
+pub const CONTENT: HeaderValue = HeaderValue::from_static("content");
 
 /// The name of this proxy in `Via`.
 pub const PSEUDONYM: &str = "whimbrel";

@@ -13,6 +13,7 @@
 //! | [`cache`] | answers that are kept | RFC 9111, RFC 9211 |
 //! | [`kept`] | requests that could not be answered at once | - |
 //! | [`client`] | the side that programs set as their proxy | RFC 9110 section 7 |
+//! | [`shared`] | bodies as contents of their own names | docs/protocols/http.md |
 //! | [`resuming`] | answers whose server closes the connection in the middle | RFC 9110 section 14 |
 //! | [`run`] | either side, with a runtime of its own | - |
 //! | [`server`], [`origin`] | the side that asks the servers of the web | RFC 9110 section 7 |
@@ -34,6 +35,7 @@ pub mod plane;
 pub mod resuming;
 pub mod run;
 pub mod server;
+pub mod shared;
 pub mod wire;
 
 /// The channel of the streams' messages: the port of HTTP proxies.

@@ -12,9 +12,10 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
-use whimbrel_client::{Attachment, LocalError};
+use whimbrel_client::session::{ChunkStep, ProgramSession};
+use whimbrel_client::{Attachment, ContentSource, GetOptions, LocalError, ProgramError};
 use whimbrel_core::{Guid, SeededRng, Time};
-use whimbrel_mobilityfirst::local::{Delivery, LocalEvent, LocalRequest};
+use whimbrel_mobilityfirst::local::{Delivery, LocalEvent, LocalRequest, TransferOptions};
 use whimbrel_stream::endpoint::StreamRead;
 use whimbrel_stream::{
     CutOff, OpenStreamError, StreamEndpoint, StreamEndpointOptions, StreamEvent, StreamKey,
@@ -58,6 +59,12 @@ struct PlaneShared {
 struct PlaneState {
     endpoint: StreamEndpoint,
     slots: BTreeMap<StreamKey, StreamSlot>,
+    /// Contents that are published and fetched.
+    session: ProgramSession,
+    sources: BTreeMap<Guid, Arc<ContentSource>>,
+    /// What waits for the session, by the number of a transfer or the name of a content.
+    fetching: BTreeMap<u32, Waker>,
+    publishing: BTreeMap<Guid, Waker>,
     /// The host has gone.
     is_over: bool,
 }
@@ -115,6 +122,10 @@ impl StreamPlane {
             inner: Mutex::new(PlaneState {
                 endpoint: StreamEndpoint::new(endpoint, rng),
                 slots: BTreeMap::new(),
+                session: ProgramSession::default(),
+                sources: BTreeMap::new(),
+                fetching: BTreeMap::new(),
+                publishing: BTreeMap::new(),
                 is_over: false,
             }),
             changed: Notify::new(),
@@ -142,9 +153,101 @@ impl StreamPlane {
         })
     }
 
+    /// Publishes a content, and returns once others can find it. It is served until [`StreamPlane::withdraw`].
+    pub async fn publish(&self, source: ContentSource) -> Result<(), ProgramError> {
+        let content = source.content();
+        self.begin_publishing(source);
+        poll_fn(|context| {
+            let mut inner = self.0.lock();
+            match inner.session.is_announced(content) {
+                Ok(false) => {
+                    inner.publishing.insert(content, context.waker().clone());
+                    Poll::Pending
+                }
+                announced => Poll::Ready(announced.map(drop)),
+            }
+        })
+        .await
+    }
+
+    fn begin_publishing(&self, source: ContentSource) {
+        let publish = source.publish();
+        let mut inner = self.0.lock();
+        if !inner.session.is_announced(publish.content).unwrap_or(false) {
+            inner.sources.insert(publish.content, Arc::new(source));
+            (inner.session).publish(publish, TransferOptions::default(), false);
+            drop(inner);
+            self.0.changed.notify_one();
+        }
+    }
+
+    /// Ends a publication.
+    pub fn withdraw(&self, content: Guid) {
+        let mut inner = self.0.lock();
+        inner.session.withdraw(content);
+        inner.sources.remove(&content);
+        drop(inner);
+        self.0.changed.notify_one();
+    }
+
+    /// Fetches a content of this length.
+    pub fn fetch(&self, content: Guid, length: u64) -> PlaneFetch {
+        let options = GetOptions {
+            limit: Some(length),
+            ..GetOptions::default()
+        };
+        let number = self.0.lock().session.get(content, options);
+        self.0.changed.notify_one();
+        PlaneFetch {
+            shared: Arc::clone(&self.0),
+            number,
+        }
+    }
+
     /// Returns the number of streams.
     pub fn streams(&self) -> usize {
         self.0.lock().endpoint.len()
+    }
+}
+
+/// A content that is fetched. Dropping it ends the transfer.
+#[derive(Debug)]
+pub struct PlaneFetch {
+    shared: Arc<PlaneShared>,
+    number: u32,
+}
+
+impl PlaneFetch {
+    /// Returns the next bytes, verified and in order; `None` after the last.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, ProgramError> {
+        poll_fn(|context| {
+            let mut inner = self.shared.lock();
+            let step = match inner.session.take_piece(self.number) {
+                Ok(ChunkStep::Waiting) if inner.is_over => Err(LocalError::Closed.into()),
+                Ok(ChunkStep::Waiting) => {
+                    inner.fetching.insert(self.number, context.waker().clone());
+                    return Poll::Pending;
+                }
+                Ok(ChunkStep::Piece(piece)) => Ok(Some(piece.data)),
+                Ok(ChunkStep::Complete(_)) => Ok(None),
+                Err(error) => Err(error),
+            };
+            drop(inner);
+            // The host hands over another chunk.
+            self.shared.changed.notify_one();
+            Poll::Ready(step)
+        })
+        .await
+    }
+}
+
+impl Drop for PlaneFetch {
+    fn drop(&mut self) {
+        let mut inner = self.shared.lock();
+        inner.fetching.remove(&self.number);
+        inner.session.cancel(self.number);
+        drop(inner);
+        self.shared.changed.notify_one();
     }
 }
 
@@ -171,6 +274,7 @@ impl Driver {
         while self.attachment.can_return() && may_pass(&error) {
             tracing::info!(%error, "the host has gone; it is called until it returns");
             tokio::time::sleep(CALL_INTERVAL).await;
+            self.shared.lock().session.handle_disconnected();
             error = match HostLine::attach(&mut self.attachment) {
                 Ok(line) => {
                     self.line = line;
@@ -182,6 +286,8 @@ impl Driver {
         let mut inner = self.shared.lock();
         inner.is_over = true;
         inner.slots.values_mut().for_each(StreamSlot::wake);
+        let fetching = core::mem::take(&mut inner.fetching);
+        fetching.into_values().for_each(Waker::wake);
         drop(inner);
         error
     }
@@ -192,33 +298,41 @@ impl Driver {
         if self.line.requests.send(listen).await.is_err() {
             return LocalError::Closed;
         }
+        self.shared.lock().session.handle_connected();
+        let (mut due, host) = (VecDeque::new(), self.line.requests.clone());
         loop {
+            if due.is_empty() {
+                due.extend(self.step());
+            }
+            let is_idle = due.is_empty();
             let deadline = self.shared.lock().endpoint.poll_timeout();
             let until = deadline.map(|at| self.shared.start + Duration::from_nanos(at.as_nanos()));
             tokio::select! {
+                // A host that is busy with events for this side takes no requests before they are read.
+                permit = host.reserve(), if !is_idle => {
+                    let mut permit = permit.ok();
+                    if permit.is_none() {
+                        return LocalError::Closed;
+                    }
+                    while let Some(room) = permit
+                        && let Some(request) = due.pop_front()
+                    {
+                        room.send(request);
+                        permit = host.try_reserve().ok();
+                    }
+                }
                 event = self.line.events.recv() => {
                     if let Err(error) = self.take(event) {
                         return error;
                     }
                 }
-                () = self.shared.changed.notified() => {}
+                () = self.shared.changed.notified(), if is_idle => {}
                 () = async {
                     match until {
                         Some(until) => tokio::time::sleep_until(until).await,
                         None => std::future::pending().await,
                     }
-                } => {}
-            }
-            for (destination, payload) in self.step() {
-                let message = LocalRequest::Message {
-                    channel,
-                    destination,
-                    delivery: Delivery::default(),
-                    payload,
-                };
-                if self.line.requests.send(message).await.is_err() {
-                    return LocalError::Closed;
-                }
+                }, if is_idle => {}
             }
         }
     }
@@ -229,8 +343,11 @@ impl Driver {
         let now = self.shared.now();
         let mut inner = self.shared.lock();
         for _ in 0..BATCH {
-            if let LocalEvent::Message { from, payload, .. } = event? {
-                inner.endpoint.handle_message(now, from, &payload);
+            match event? {
+                LocalEvent::Message { from, payload, .. } => {
+                    inner.endpoint.handle_message(now, from, &payload);
+                }
+                other => inner.session.handle_event(other),
             }
             match self.line.events.try_recv() {
                 Ok(next) => event = next,
@@ -241,7 +358,7 @@ impl Driver {
     }
 
     /// Does what is due; returns what is to be sent.
-    fn step(&self) -> Vec<(Guid, Bytes)> {
+    fn step(&self) -> Vec<LocalRequest> {
         let now = self.shared.now();
         let mut inner = self.shared.lock();
         inner.endpoint.handle_timeout(now);
@@ -280,16 +397,46 @@ impl Driver {
                 }
             }
         }
-        let mut messages = Vec::new();
-        while messages.len() < BATCH
-            && let Some(message) = inner.endpoint.poll_transmit(now)
+        let mut requests = inner.step_contents();
+        while requests.len() < BATCH
+            && let Some((destination, payload)) = inner.endpoint.poll_transmit(now)
         {
-            messages.push(message);
+            requests.push(LocalRequest::Message {
+                channel: self.channel,
+                destination,
+                delivery: Delivery::default(),
+                payload,
+            });
         }
-        if messages.len() == BATCH {
+        if requests.len() >= BATCH {
             self.shared.changed.notify_one();
         }
-        messages
+        requests
+    }
+}
+
+impl PlaneState {
+    /// Answers the host's requests for chunks, and wakes what waits. Returns what is asked of the host.
+    fn step_contents(&mut self) -> Vec<LocalRequest> {
+        while let Some(wanted) = self.session.poll_read() {
+            let source = self.sources.get(&wanted.content);
+            let chunk = source.and_then(|it| it.read(wanted.index, wanted.chunk_size).ok());
+            self.session.answer_read(wanted.read, chunk);
+        }
+        while let Some(number) = self.session.poll_changed() {
+            self.fetching
+                .remove(&number)
+                .into_iter()
+                .for_each(Waker::wake);
+        }
+        while let Some((content, _)) = self.session.poll_announced() {
+            self.publishing
+                .remove(&content)
+                .into_iter()
+                .for_each(Waker::wake);
+        }
+        let requests = std::iter::from_fn(|| self.session.poll_request());
+        requests.take(BATCH).collect()
     }
 }
 

@@ -73,9 +73,9 @@ pub fn run_server(
     options: ServerOptions,
     observe: impl FnOnce(Guid),
 ) -> Result<(), ProxyError> {
-    run(common, true, async move |name, _plane, accepted| {
+    run(common, true, async move |name, plane, accepted| {
         observe(name);
-        server::serve(accepted, options).await;
+        server::serve(accepted, plane, options).await;
         Ok(())
     })
 }

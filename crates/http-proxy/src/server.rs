@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{Request, Response, StatusCode, Uri};
-use http_body_util::{BodyExt, Either};
+use http_body_util::{BodyExt, Either, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::io::AsyncReadExt;
@@ -16,12 +16,13 @@ use whimbrel_core::Guid;
 use whimbrel_stream::CutOff;
 
 use crate::body::{invalid, piped, read_frame, read_head, receive, send, stated_length};
-use crate::headers::{add_via, is_circling, strip};
+use crate::headers::{CONTENT, WHOLE_BODY, add_via, is_circling, strip};
 use crate::origin::{
     OriginClient, OriginConnector, OriginRule, UnreachedServer, is_own, no_body, split,
 };
-use crate::plane::{Accepted, PlaneReader, PlaneStream, PlaneWriter};
+use crate::plane::{Accepted, PlaneReader, PlaneStream, PlaneWriter, StreamPlane};
 use crate::resuming::Resumption;
+use crate::shared::{SharedBodies, shared_length};
 use crate::wire::{
     BodyFrame, StreamPurpose, decode_request, encode_response, encode_tunnel_answer,
 };
@@ -63,10 +64,11 @@ struct ServerSide {
     callers: PermittedCallers,
     rule: Arc<OriginRule>,
     client: OriginClient,
+    shared: SharedBodies,
 }
 
 /// Serves the streams that others open, until the host is closed.
-pub async fn serve(mut accepted: Accepted, options: ServerOptions) {
+pub async fn serve(mut accepted: Accepted, plane: StreamPlane, options: ServerOptions) {
     let rule = Arc::new(options.origins);
     let client = Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
@@ -78,6 +80,7 @@ pub async fn serve(mut accepted: Accepted, options: ServerOptions) {
         callers: options.callers,
         rule,
         client,
+        shared: SharedBodies::new(plane),
     });
     while let Some(stream) = accepted.recv().await {
         if !side.callers.permits(&stream.peer()) {
@@ -118,6 +121,7 @@ impl ServerSide {
         let head = tokio::time::timeout(FIRST_WORD, read_head(reader));
         let head = head.await.map_err(io::Error::from)??;
         let request = decode_request(head).map_err(invalid)?;
+        let takes_content = request.headers().get(WHOLE_BODY) == Some(&CONTENT);
         tracing::debug!(method = %request.method(), target = %request.uri(), "request");
         let request = match self.prepare(request) {
             Ok(request) => request,
@@ -137,31 +141,46 @@ impl ServerSide {
         }
         let asked = Request::from_parts(parts.clone(), ());
         let request = Request::from_parts(parts, body);
+        let takes_content = takes_content && feeding.is_none();
         let answer = self.client.request(request);
         let feed = async {
             if let Some((first, sender)) = feeding {
                 if let BodyFrame::Data(data) = first {
                     let _ = sender.send(Ok(hyper::body::Frame::data(data))).await;
                 }
-                receive(reader, &sender).await?;
+                receive(reader, &sender, None).await?;
             }
             reader.stream().until_cut().await;
             Err::<(), io::Error>(io::ErrorKind::ConnectionAborted.into())
         };
         let pass_on = async {
             match answer.await {
-                Ok(response) => self.pass_on(writer, &asked, response).await,
+                Ok(response) => self.pass_on(writer, &asked, response, takes_content).await,
                 Err(error) => {
                     let (status, why) = explain(&error);
-                    refuse(writer, status, &why).await
+                    refuse(writer, status, &why).await.map(|()| None)
                 }
             }
         };
-        tokio::pin!(feed, pass_on);
-        tokio::select! {
-            outcome = &mut pass_on => outcome,
-            outcome = &mut feed => outcome,
+        let shared = {
+            tokio::pin!(feed, pass_on);
+            tokio::select! {
+                outcome = &mut pass_on => outcome?,
+                outcome = &mut feed => return outcome,
+            }
+        };
+        if let Some(body) = shared
+            && let Ok(passed) = reader.read_u64().await
+        {
+            // The asker could not have the content, or not all of it.
+            let rest = body.slice(
+                usize::try_from(passed)
+                    .unwrap_or(usize::MAX)
+                    .min(body.len())..,
+            );
+            send(writer, Full::new(rest).map_err(|never| match never {})).await?;
         }
+        Ok(())
     }
 
     async fn pass_on(
@@ -169,24 +188,41 @@ impl ServerSide {
         writer: &mut PlaneWriter,
         asked: &Request<()>,
         response: Response<hyper::body::Incoming>,
-    ) -> io::Result<()> {
+        takes_content: bool,
+    ) -> io::Result<Option<Bytes>> {
         let (mut parts, body) = response.into_parts();
         strip(&mut parts.headers);
         add_via(&mut parts.headers);
         let resumption = Resumption::of(&self.client, asked, parts.status, &parts.headers);
+        let shared = takes_content
+            .then(|| shared_length(asked, &parts))
+            .flatten();
         let Ok(head) = encode_response(&Response::from_parts(parts, ())) else {
             let why = "the server's answer has a head that is too long";
-            return refuse(writer, StatusCode::BAD_GATEWAY, why).await;
+            let refused = refuse(writer, StatusCode::BAD_GATEWAY, why).await;
+            return refused.map(|()| None);
         };
         writer.queue(head);
-        match resumption {
-            None => send(writer, body).await,
+        let (sender, body) = match resumption {
+            None if shared.is_none() => return send(writer, body).await.map(|()| None),
+            None => (None, Either::Left(body)),
             Some(resumption) => {
                 let (sender, piped) = piped(None);
-                let running = resumption.run(body, sender);
-                tokio::join!(running, send(writer, piped)).1
+                (Some(resumption.run(body, sender)), Either::Right(piped))
             }
-        }
+        };
+        let running = async {
+            if let Some(running) = sender {
+                running.await;
+            }
+        };
+        let passing = async {
+            match shared {
+                None => send(writer, body).await.map(|()| None),
+                Some(length) => self.shared.pass_on(writer, body, length).await,
+            }
+        };
+        tokio::join!(running, passing).1
     }
 
     /// Checks a request, and makes it one to a server.
@@ -272,7 +308,7 @@ async fn refuse(writer: &mut PlaneWriter, status: StatusCode, why: &str) -> io::
     headers.insert(header::CONTENT_LENGTH, text.len().into());
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     writer.queue(encode_response(&response).map_err(invalid)?);
-    let body = http_body_util::Full::new(Bytes::from(text));
+    let body = Full::new(Bytes::from(text));
     send(writer, body.map_err(|never| match never {})).await
 }
 

@@ -3,6 +3,7 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use whimbrel_core::Guid;
 
 /// Longest head, in bytes.
 pub const MAX_HEAD: usize = 64 << 10;
@@ -64,11 +65,21 @@ pub enum BodyFrame {
     End(HeaderMap),
     /// The body is cut off: the sender cannot get the rest.
     Failed(String),
+    /// The whole body is a content of this name.
+    Content {
+        /// Its name.
+        name: Guid,
+        /// Its length in bytes.
+        length: u64,
+    },
 }
 
 const FRAME_DATA: u8 = 0;
 const FRAME_END: u8 = 1;
 const FRAME_FAILED: u8 = 2;
+const FRAME_CONTENT: u8 = 3;
+/// Length of a content's name and of its length.
+const CONTENT_LEN: usize = Guid::LEN + 8;
 
 /// Bytes before a frame's content: its type and its length.
 pub const FRAME_HEAD: usize = 5;
@@ -95,6 +106,10 @@ impl BodyFrame {
                     Bytes::copy_from_slice(&reason.as_bytes()[..end]),
                 )
             }
+            BodyFrame::Content { name, length } => {
+                let content = [&name.0[..], &length.to_be_bytes()].concat();
+                (FRAME_CONTENT, content.into())
+            }
         };
         let mut out = BytesMut::from(head(kind, content.len()));
         out.put_slice(&content);
@@ -109,6 +124,7 @@ impl BodyFrame {
             FRAME_DATA => MAX_PIECE,
             FRAME_END => MAX_HEAD,
             FRAME_FAILED => MAX_REASON,
+            FRAME_CONTENT => CONTENT_LEN,
             _ => return Err(WireFault::Invalid("the type of a frame")),
         };
         match length <= most {
@@ -129,6 +145,16 @@ impl BodyFrame {
             FRAME_FAILED => {
                 let reason = String::from_utf8(content.into());
                 BodyFrame::Failed(reason.map_err(|_| WireFault::Invalid("a reason"))?)
+            }
+            FRAME_CONTENT => {
+                let mut name = [0; Guid::LEN];
+                content.try_copy_to_slice(&mut name)?;
+                let length = content.try_get_u64()?;
+                ended(&content)?;
+                BodyFrame::Content {
+                    name: Guid(name),
+                    length,
+                }
             }
             _ => return Err(WireFault::Invalid("the type of a frame")),
         })

@@ -5,6 +5,7 @@
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use proptest::prelude::*;
+use whimbrel_core::Guid;
 use whimbrel_http_proxy::wire::{
     BodyFrame, FRAME_HEAD, decode_request, decode_response, encode_request, encode_response,
     encode_tunnel, encode_tunnel_answer,
@@ -37,6 +38,13 @@ fn frames() -> Vec<(&'static str, BodyFrame)> {
         (
             "failed",
             BodyFrame::Failed("the server has closed the connection".into()),
+        ),
+        (
+            "content",
+            BodyFrame::Content {
+                name: Guid([7; 32]),
+                length: 65_536,
+            },
         ),
     ]
 }

@@ -94,7 +94,7 @@ pub const LAYERS: &[Layer] = &[
     ),
     layer(
         "client",
-        &["core", "content", "keychain", "mobilityfirst"],
+        &["core", "content", "keychain", "gnrs", "mobilityfirst"],
         &[],
     ),
     layer("client-c", &["client"], &[]),

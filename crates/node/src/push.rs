@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::local::{LocalEvent, SendState, TransferOptions};
+use whimbrel_mobilityfirst::local::{SendState, TransferOptions};
 use whimbrel_mobilityfirst::wire::OfferUse;
 
 use crate::shelf::Shelf;
 use crate::wait::{Subject, Wait, Watch};
-use whimbrel_client::session::ProgramSession;
-use whimbrel_client::{Attachment, LocalClient, LocalError, ProgramError, SendOptions};
+use whimbrel_client::{
+    AttachedSession, Attachment, LocalError, ProgramError, SendOptions, SessionStep,
+};
 
-/// Interval at which the stop flag is checked, and a daemon that has gone is called.
+/// Interval at which the stop flag is checked.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// A daemon that knows how to send says within this time how far a content is.
@@ -99,25 +100,10 @@ pub fn push(
     stop: &AtomicBool,
     observe: &mut dyn FnMut(PushEvent),
 ) -> Result<Vec<PushProgress>, PushError> {
-    let mut client = attachment.connect()?;
-    let mut pushing = Pushing::new(shelf, items, *options);
-    loop {
-        match pushing.run(&mut client, stop, observe) {
-            Ok(()) => return Ok(pushing.outcome()),
-            Err(PushError::Host(LocalError::Closed | LocalError::Io(_)))
-                if attachment.can_return() => {}
-            Err(error) => return Err(error),
-        }
-        pushing.session.handle_disconnected();
-        observe(PushEvent::DaemonGone);
-        client = loop {
-            pushing.check(stop)?;
-            std::thread::sleep(LOOK);
-            if let Ok(client) = attachment.connect() {
-                break client;
-            }
-        };
-    }
+    let mut pushing = Pushing::new(attachment, shelf, items, *options);
+    pushing.host.connect()?;
+    pushing.run(stop, observe)?;
+    Ok(pushing.outcome())
 }
 
 /// A content under way.
@@ -133,14 +119,20 @@ struct PushedItem {
 struct Pushing<'a> {
     shelf: &'a Shelf,
     options: PushOptions,
-    session: ProgramSession,
+    host: AttachedSession<'a>,
     items: Vec<PushedItem>,
     begun: Instant,
 }
 
 impl<'a> Pushing<'a> {
-    fn new(shelf: &'a Shelf, items: &[PushItem], options: PushOptions) -> Pushing<'a> {
-        let mut session = ProgramSession::default();
+    fn new(
+        attachment: &'a mut Attachment,
+        shelf: &'a Shelf,
+        items: &[PushItem],
+        options: PushOptions,
+    ) -> Pushing<'a> {
+        let mut host = AttachedSession::new(attachment);
+        let session = host.session();
         let items = items.iter().map(|item| {
             let of_item = SendOptions {
                 proposed: item.proposed,
@@ -164,7 +156,7 @@ impl<'a> Pushing<'a> {
             shelf,
             options,
             items: items.collect(),
-            session,
+            host,
             begun: Instant::now(),
         }
     }
@@ -191,43 +183,48 @@ impl<'a> Pushing<'a> {
 
     fn run(
         &mut self,
-        client: &mut LocalClient,
         stop: &AtomicBool,
         observe: &mut dyn FnMut(PushEvent),
     ) -> Result<(), PushError> {
-        self.session.handle_connected();
         let mut watch = Watch::new(Subject::Host);
-        let (sent_at, mut is_known) = (Instant::now(), false);
+        let (mut sent_at, mut is_known) = (Some(Instant::now()), false);
         while !self.items.iter().all(|item| self.is_over(item)) {
             self.check(stop)?;
-            if !is_known && sent_at.elapsed() >= KNOWS {
+            if !is_known && sent_at.is_some_and(|at| at.elapsed() >= KNOWS) {
                 return Err(PushError::OldDaemon);
             }
-            while let Some(request) = self.session.poll_request() {
-                client.send(&request)?;
-            }
-            if let Some(question) = watch.question() {
-                client.send(&question)?;
-            }
-            match client.receive(LOOK)? {
-                Some(event) if watch.note(&event, &|_| false) => {
-                    observe(PushEvent::Host(watch.wait().cloned()));
+            self.host.ask_aside(watch.question());
+            match self.host.step(LOOK)? {
+                SessionStep::Idle => {}
+                SessionStep::Handled => {
+                    is_known |= self.note_progress(observe);
+                    self.read_chunks(observe);
                 }
-                Some(event) => {
-                    is_known |= matches!(event, LocalEvent::Sending { .. });
-                    self.session.handle_event(event);
+                SessionStep::Aside(event) => {
+                    if watch.note(&event, &|_| false) {
+                        observe(PushEvent::Host(watch.wait().cloned()));
+                    }
                 }
-                None => {}
+                SessionStep::HostGone => {
+                    sent_at = None;
+                    observe(PushEvent::DaemonGone);
+                }
+                SessionStep::HostBack => {
+                    watch = Watch::new(Subject::Host);
+                    (sent_at, is_known) = (Some(Instant::now()), false);
+                }
             }
-            self.note_progress(observe);
-            self.read_chunks(observe);
         }
         Ok(())
     }
 
-    fn note_progress(&mut self, observe: &mut dyn FnMut(PushEvent)) {
-        while let Some(number) = self.session.poll_changed() {
-            let now = self.session.send_progress(number);
+    /// Tells how far contents are. Returns true if the host has said anything about one.
+    fn note_progress(&mut self, observe: &mut dyn FnMut(PushEvent)) -> bool {
+        let mut has_news = false;
+        let session = self.host.session();
+        while let Some(number) = session.poll_changed() {
+            has_news = true;
+            let now = session.send_progress(number);
             let mut items = self.items.iter_mut();
             let item = items.find(|item| item.number == number && !item.is_lost);
             if let (Some(now), Some(item)) = (now, item) {
@@ -237,11 +234,13 @@ impl<'a> Pushing<'a> {
                 observe(PushEvent::Progress(item.progress));
             }
         }
+        has_news
     }
 
     /// Answers the host's requests for chunks.
     fn read_chunks(&mut self, observe: &mut dyn FnMut(PushEvent)) {
-        while let Some(wanted) = self.session.poll_read() {
+        let session = self.host.session();
+        while let Some(wanted) = session.poll_read() {
             let content = wanted.content;
             let chunk = self.shelf.read(content, wanted.index, wanted.chunk_size);
             let chunk = chunk.map_err(|why| {
@@ -249,10 +248,10 @@ impl<'a> Pushing<'a> {
                 for item in self.items.iter_mut().filter(of_it) {
                     item.is_lost = true;
                 }
-                self.session.note_unreadable(content, || ProgramError::Over);
+                session.note_unreadable(content, || ProgramError::Over);
                 observe(PushEvent::Unreadable(content, why));
             });
-            self.session.answer_read(wanted.read, chunk.ok());
+            session.answer_read(wanted.read, chunk.ok());
         }
     }
 }

@@ -10,10 +10,9 @@ use whimbrel_mobilityfirst::wire::ControlCode;
 
 use crate::shelf::{ReadError, Shelf};
 use crate::wait::{Subject, Wait, Watch};
-use whimbrel_client::session::ProgramSession;
-use whimbrel_client::{Attachment, LocalClient, LocalError, ProgramError};
+use whimbrel_client::{AttachedSession, Attachment, LocalError, ProgramError, SessionStep};
 
-/// Interval at which the stop flag is checked, and a daemon that has gone is called.
+/// Interval at which the stop flag is checked.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// An event of serving.
@@ -65,85 +64,61 @@ pub fn serve(
     stop: &AtomicBool,
     observe: &mut dyn FnMut(ServeEvent),
 ) -> Result<(), LocalError> {
-    let mut client = attachment.connect()?;
-    let mut session = ProgramSession::default();
+    let mut host = AttachedSession::new(attachment);
     for publish in shelf.published() {
-        session.publish(publish, options, shelf.is_delegated());
+        let delegate = shelf.is_delegated();
+        host.session().publish(publish, options, delegate);
     }
-    loop {
-        match serve_once(&mut client, &mut session, shelf, stop, observe) {
-            Ok(()) => return Ok(()),
-            Err(LocalError::Closed | LocalError::Io(_)) if attachment.can_return() => {}
-            Err(error) => return Err(error),
-        }
-        session.handle_disconnected();
-        observe(ServeEvent::DaemonGone);
-        client = loop {
-            if stop.load(Ordering::Relaxed) {
-                return Ok(());
-            }
-            std::thread::sleep(LOOK);
-            if let Ok(client) = attachment.connect() {
-                break client;
-            }
-        };
-        observe(ServeEvent::DaemonBack);
-    }
-}
-
-fn serve_once(
-    client: &mut LocalClient,
-    session: &mut ProgramSession,
-    shelf: &mut Shelf,
-    stop: &AtomicBool,
-    observe: &mut dyn FnMut(ServeEvent),
-) -> Result<(), LocalError> {
-    session.handle_connected();
+    host.connect()?;
     let mut watch = Watch::new(Subject::Host);
     while !stop.load(Ordering::Relaxed) {
-        send_requests(client, session)?;
-        if let Some(question) = watch.question() {
-            client.send(&question)?;
-        }
-        match client.receive(LOOK)? {
-            Some(event) if watch.note(&event, &|_| false) => observe(ServeEvent::Host {
-                wait: watch.wait().cloned(),
-                connected: watch.inbound(),
-            }),
-            Some(event) => session.handle_event(event),
-            None => {}
-        }
-        while let Some((content, code)) = session.poll_announced() {
-            observe(ServeEvent::Announced { content, code });
-        }
-        while let Some(wanted) = session.poll_read() {
-            let (content, chunk_size) = (wanted.content, wanted.chunk_size);
-            let chunk = match shelf.read(content, wanted.index, chunk_size) {
-                Ok(chunk) => {
-                    observe(ServeEvent::Sent {
-                        content,
-                        offset: u64::from(wanted.index) * chunk_size.bytes(),
-                        bytes: chunk.data.len(),
+        host.ask_aside(watch.question());
+        match host.step(LOOK)? {
+            SessionStep::Idle => {}
+            SessionStep::Handled => answer(&mut host, shelf, observe),
+            SessionStep::Aside(event) => {
+                if watch.note(&event, &|_| false) {
+                    observe(ServeEvent::Host {
+                        wait: watch.wait().cloned(),
+                        connected: watch.inbound(),
                     });
-                    Some(chunk)
                 }
-                Err(why) => {
-                    shelf.remove(&content);
-                    session.note_unreadable(content, || ProgramError::Over);
-                    observe(ServeEvent::Unreadable { content, why });
-                    None
-                }
-            };
-            session.answer_read(wanted.read, chunk);
+            }
+            SessionStep::HostGone => observe(ServeEvent::DaemonGone),
+            SessionStep::HostBack => {
+                watch = Watch::new(Subject::Host);
+                observe(ServeEvent::DaemonBack);
+            }
         }
     }
-    session.withdraw_all();
-    send_requests(client, session)
+    host.session().withdraw_all();
+    host.flush()
 }
 
-fn send_requests(client: &mut LocalClient, session: &mut ProgramSession) -> Result<(), LocalError> {
-    while let Some(request) = session.poll_request() {
-        client.send(&request)?;
+/// Reads what the host wants, and tells what it has said.
+fn answer(host: &mut AttachedSession<'_>, shelf: &mut Shelf, observe: &mut dyn FnMut(ServeEvent)) {
+    let session = host.session();
+    while let Some((content, code)) = session.poll_announced() {
+        observe(ServeEvent::Announced { content, code });
     }
-    Ok(())
+    while let Some(wanted) = session.poll_read() {
+        let (content, chunk_size) = (wanted.content, wanted.chunk_size);
+        let chunk = match shelf.read(content, wanted.index, chunk_size) {
+            Ok(chunk) => {
+                observe(ServeEvent::Sent {
+                    content,
+                    offset: u64::from(wanted.index) * chunk_size.bytes(),
+                    bytes: chunk.data.len(),
+                });
+                Some(chunk)
+            }
+            Err(why) => {
+                shelf.remove(&content);
+                session.note_unreadable(content, || ProgramError::Over);
+                observe(ServeEvent::Unreadable { content, why });
+                None
+            }
+        };
+        session.answer_read(wanted.read, chunk);
+    }
 }

@@ -1,7 +1,7 @@
 //! The options of a transfer, the same for `get`, `serve`, `push` and `message` [MFTP §4].
 
 use clap::Args;
-use serde::de::{DeserializeOwned, IntoDeserializer, value};
+use whimbrel_client::stated::word;
 use whimbrel_content::ChunkSize;
 use whimbrel_core::units::{ByteSize, Span};
 use whimbrel_mobilityfirst::local::{Delivery, Service, Storage, TransferOptions};
@@ -41,12 +41,6 @@ pub(crate) struct TransferArguments {
     #[arg(long, value_name = "default|unicast|multihoming|anycast|multicast", value_parser = word::<Service>,
         default_value = "default", hide_default_value = true)]
     service: Service,
-}
-
-/// Reads a value in the words of a configuration.
-fn word<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    let text: value::StrDeserializer<'_, value::Error> = text.into_deserializer();
-    T::deserialize(text).map_err(|error| error.to_string())
 }
 
 impl TransferArguments {

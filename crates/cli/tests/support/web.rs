@@ -6,11 +6,23 @@ use super::{Network, Running, whimbrel};
 
 /// Both sides of the proxy, on the hosts of a network: the client side at host 1.
 pub(crate) struct Web {
-    _sides: [Running; 2],
+    sides: Vec<Running>,
     /// The URL of the proxy.
     pub(crate) proxy: String,
     /// The names of the hosts of the client and the server side.
     pub(crate) names: [String; 2],
+}
+
+/// Returns a client side, the URL of its proxy, and the name of its host.
+fn client_side(socket: &str, of_server: &str, more: &[&str]) -> (Running, String, String) {
+    let mut command = whimbrel();
+    command.args(["http-proxy", "client", "--json", "--socket", socket]);
+    command.args(["--listen", "127.0.0.1:0", "--to", of_server]);
+    let client = Running::start(command.args(more));
+    let line = client.await_json(|line| line["event"] == "listening");
+    let text = |key: &str| line[key].as_str().unwrap().to_owned();
+    let (proxy, name) = (text("proxy"), text("name"));
+    (client, proxy, name)
 }
 
 impl Web {
@@ -30,16 +42,19 @@ impl Web {
         let server = Running::start(command.args(of_server));
         let line = server.await_json(|line| line["event"] == "listening");
         let of_server = line["name"].as_str().unwrap().to_owned();
-        let mut command = whimbrel();
-        command.args(["http-proxy", "client", "--json", "--socket", &socket(1)]);
-        command.args(["--listen", "127.0.0.1:0", "--to", &of_server]);
-        let client = Running::start(command.args(of_client));
-        let line = client.await_json(|line| line["event"] == "listening");
+        let (client, proxy, name) = client_side(&socket(1), &of_server, of_client);
         Web {
-            _sides: [client, server],
-            proxy: line["proxy"].as_str().unwrap().to_owned(),
-            names: [line["name"].as_str().unwrap().to_owned(), of_server],
+            sides: vec![client, server],
+            proxy,
+            names: [name, of_server],
         }
+    }
+
+    /// Starts a further client side at a host with this socket; programs use that one from now on.
+    pub(crate) fn use_another(&mut self, socket: &str) {
+        let (client, proxy, name) = client_side(socket, &self.names[1], &[]);
+        self.sides.push(client);
+        (self.proxy, self.names[0]) = (proxy, name);
     }
 
     /// A curl that uses the proxy.

@@ -32,6 +32,7 @@ __all__ = [
     "HostError",
     "Message",
     "Offer",
+    "Options",
     "OverError",
     "Progress",
     "Publication",
@@ -45,6 +46,24 @@ __all__ = [
 
 #: An object whose bytes are sent or published. Read-only ones are not copied.
 Buffer = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a content is fetched, published or sent, and a message is sent. ``None`` leaves an option open."""
+
+    #: The chunk size in bytes: a power of two from 16 KiB to 4 MiB.
+    chunk_size: int | None = None
+    #: "nack", "ack" or "dont-care".
+    reliability: str | None = None
+    #: Seconds for which a chunk may be missing before it is requested again.
+    nack_timeout: float | None = None
+    #: How long a router may store what it cannot forward: "default", "never" or a time such as "2 h".
+    storage: str | None = None
+    #: "default", "unicast", "multihoming", "anycast" or "multicast".
+    service: str | None = None
+    #: The access router keeps copies of what is published or sent, and answers for them.
+    delegate: bool = False
 
 
 @dataclass(frozen=True)
@@ -208,21 +227,33 @@ class Host:
         """Sends an echo request to a name; returns the name of the node that answers."""
         return await self._native.ping(name)
 
-    async def get(self, name: str, *, limit: int | None = None) -> bytes:
+    async def get(
+        self, name: str, *, limit: int | None = None, options: Options | None = None
+    ) -> bytes:
         """Returns the bytes of a content, of at most ``limit``."""
-        return await Download(self._native.get(name, limit)).read()
+        return await Download(self._native.get(name, limit, options)).read()
 
-    def download(self, name: str, *, limit: int | None = None) -> Download:
+    def download(
+        self, name: str, *, limit: int | None = None, options: Options | None = None
+    ) -> Download:
         """Fetches a content in pieces, or to a file."""
-        return Download(self._native.get(name, limit))
+        return Download(self._native.get(name, limit, options))
 
-    async def publish(self, data: Buffer, file_name: str = "") -> Publication:
+    async def publish(
+        self, data: Buffer, file_name: str = "", *, options: Options | None = None
+    ) -> Publication:
         """Publishes bytes. ``file_name`` is suggested to those who get them."""
-        return Publication(await asyncio.to_thread(self._native.publish, data, file_name))
+        return Publication(
+            await asyncio.to_thread(self._native.publish, data, file_name, options)
+        )
 
-    async def publish_file(self, path: str | os.PathLike[str]) -> Publication:
+    async def publish_file(
+        self, path: str | os.PathLike[str], *, options: Options | None = None
+    ) -> Publication:
         """Publishes a file, which must not change meanwhile."""
-        return Publication(await asyncio.to_thread(self._native.publish_file, os.fspath(path)))
+        return Publication(
+            await asyncio.to_thread(self._native.publish_file, os.fspath(path), options)
+        )
 
     async def send(
         self,
@@ -230,13 +261,13 @@ class Host:
         data: Buffer,
         file_name: str = "",
         *,
-        lifetime: float | None = None,
+        options: Options | None = None,
         until_delivered: bool = False,
     ) -> Upload:
-        """Sends bytes to a host. A router stores them for at most ``lifetime`` seconds while the receiver is away."""
+        """Sends bytes to a host. Routers store them while the receiver is away."""
         return Upload(
             await asyncio.to_thread(
-                self._native.send, destination, data, file_name, lifetime, until_delivered
+                self._native.send, destination, data, file_name, options, until_delivered
             )
         )
 
@@ -245,13 +276,13 @@ class Host:
         destination: str,
         path: str | os.PathLike[str],
         *,
-        lifetime: float | None = None,
+        options: Options | None = None,
         until_delivered: bool = False,
     ) -> Upload:
         """Sends a file to a host."""
         return Upload(
             await asyncio.to_thread(
-                self._native.send_file, destination, os.fspath(path), lifetime, until_delivered
+                self._native.send_file, destination, os.fspath(path), options, until_delivered
             )
         )
 
@@ -263,9 +294,27 @@ class Host:
         while True:
             yield Offer(await inbox.next_offer())
 
-    def message(self, destination: str, channel: int, data: Buffer) -> None:
-        """Sends at most 32 KiB to those that listen to a channel at a host. They arrive at most once."""
-        self._native.message(destination, channel, data)
+    def message(
+        self, destination: str, channel: int, data: Buffer, *, options: Options | None = None
+    ) -> None:
+        """Sends at most 32 KiB to those that listen to a channel at a host. They arrive at most once. Of the options
+        the storage and the service count."""
+        self._native.message(destination, channel, data, options)
+
+    async def attach_service(self, key_file: str | os.PathLike[str]) -> str:
+        """Attaches the host by the name of a key beside its own, until the program detaches. What others send to that
+        name with the service "anycast" reaches the nearest host that is attached by it. Returns the name, once the
+        name service knows of it."""
+        return await self._native.attach_service(os.fspath(key_file))
+
+    async def join_group(self, admission: str) -> str:
+        """Joins a group with this host, by the text that ``whimbrel group admit`` prints. A membership outlasts the
+        program. Returns the group's name, to which others send with the service "multicast"."""
+        return await self._native.join_group(admission)
+
+    async def leave_group(self, admission: str) -> str:
+        """Leaves a group. Returns its name."""
+        return await self._native.leave_group(admission)
 
     async def listen(self, channel: int) -> AsyncIterator[Message]:
         """Iterates over the messages of a channel."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 
-from . import Buffer, Message, Progress, Transfer, _native
+from . import Buffer, Message, Options, Progress, Transfer, _native
 
 __all__ = ["Download", "Host", "Offer", "Publication", "Upload", "attach"]
 
@@ -143,21 +143,29 @@ class Host:
         """Sends an echo request to a name; returns the name of the node that answers."""
         return self._native.ping(name)
 
-    def get(self, name: str, *, limit: int | None = None) -> bytes:
+    def get(
+        self, name: str, *, limit: int | None = None, options: Options | None = None
+    ) -> bytes:
         """Returns the bytes of a content, of at most ``limit``."""
-        return Download(self._native.get(name, limit)).read()
+        return Download(self._native.get(name, limit, options)).read()
 
-    def download(self, name: str, *, limit: int | None = None) -> Download:
+    def download(
+        self, name: str, *, limit: int | None = None, options: Options | None = None
+    ) -> Download:
         """Fetches a content in pieces, or to a file."""
-        return Download(self._native.get(name, limit))
+        return Download(self._native.get(name, limit, options))
 
-    def publish(self, data: Buffer, file_name: str = "") -> Publication:
+    def publish(
+        self, data: Buffer, file_name: str = "", *, options: Options | None = None
+    ) -> Publication:
         """Publishes bytes. ``file_name`` is suggested to those who get them."""
-        return Publication(self._native.publish(data, file_name))
+        return Publication(self._native.publish(data, file_name, options))
 
-    def publish_file(self, path: str | os.PathLike[str]) -> Publication:
+    def publish_file(
+        self, path: str | os.PathLike[str], *, options: Options | None = None
+    ) -> Publication:
         """Publishes a file, which must not change meanwhile."""
-        return Publication(self._native.publish_file(os.fspath(path)))
+        return Publication(self._native.publish_file(os.fspath(path), options))
 
     def send(
         self,
@@ -165,11 +173,11 @@ class Host:
         data: Buffer,
         file_name: str = "",
         *,
-        lifetime: float | None = None,
+        options: Options | None = None,
         until_delivered: bool = False,
     ) -> Upload:
-        """Sends bytes to a host. A router stores them for at most ``lifetime`` seconds while the receiver is away."""
-        native = self._native.send(destination, data, file_name, lifetime, until_delivered)
+        """Sends bytes to a host. Routers store them while the receiver is away."""
+        native = self._native.send(destination, data, file_name, options, until_delivered)
         return Upload(native)
 
     def send_file(
@@ -177,12 +185,12 @@ class Host:
         destination: str,
         path: str | os.PathLike[str],
         *,
-        lifetime: float | None = None,
+        options: Options | None = None,
         until_delivered: bool = False,
     ) -> Upload:
         """Sends a file to a host."""
         path = os.fspath(path)
-        return Upload(self._native.send_file(destination, path, lifetime, until_delivered))
+        return Upload(self._native.send_file(destination, path, options, until_delivered))
 
     def inbox(
         self, *, senders: Iterable[str] | None = None, max_size: int | None = None
@@ -192,9 +200,27 @@ class Host:
         while True:
             yield Offer(inbox.next_offer())
 
-    def message(self, destination: str, channel: int, data: Buffer) -> None:
-        """Sends at most 32 KiB to those that listen to a channel at a host. They arrive at most once."""
-        self._native.message(destination, channel, data)
+    def message(
+        self, destination: str, channel: int, data: Buffer, *, options: Options | None = None
+    ) -> None:
+        """Sends at most 32 KiB to those that listen to a channel at a host. They arrive at most once. Of the options
+        the storage and the service count."""
+        self._native.message(destination, channel, data, options)
+
+    def attach_service(self, key_file: str | os.PathLike[str]) -> str:
+        """Attaches the host by the name of a key beside its own, until the program detaches. What others send to that
+        name with the service "anycast" reaches the nearest host that is attached by it. Returns the name, once the
+        name service knows of it."""
+        return self._native.attach_service(os.fspath(key_file))
+
+    def join_group(self, admission: str) -> str:
+        """Joins a group with this host, by the text that ``whimbrel group admit`` prints. A membership outlasts the
+        program. Returns the group's name, to which others send with the service "multicast"."""
+        return self._native.join_group(admission)
+
+    def leave_group(self, admission: str) -> str:
+        """Leaves a group. Returns its name."""
+        return self._native.leave_group(admission)
 
     def listen(self, channel: int) -> Iterator[Message]:
         """Iterates over the messages of a channel."""

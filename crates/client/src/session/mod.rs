@@ -22,11 +22,12 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use whimbrel_content::ChunkSize;
-use whimbrel_core::Guid;
+use whimbrel_content::{Assembly, ChunkSize};
+use whimbrel_core::{Guid, KeyPair};
+use whimbrel_gnrs::GroupAdmission;
 use whimbrel_mobilityfirst::local::{
-    AcceptOffer, ContentOffer, Delivery, LocalEvent, LocalRequest, OfferId, OfferVerdict, Publish,
-    ReadChunk, TransferOptions,
+    ContentOffer, Delivery, LocalEvent, LocalRequest, OfferId, OfferVerdict, Publish, ReadChunk,
+    ServiceKey, TransferOptions,
 };
 use whimbrel_mobilityfirst::wire::{ControlCode, MAX_MESSAGE};
 
@@ -34,15 +35,14 @@ use crate::error::ProgramError;
 pub use offered::OfferRule;
 use offered::OpenOffers;
 pub use question::{Answer, Question};
-use requested::RequestedContent;
-pub use requested::{ChunkStep, ContentPiece, FetchedSoFar, GetOptions};
+pub use requested::{ChunkStep, ContentPiece, FetchedSoFar, GetOptions, RequestedContent};
 use sent::OutgoingContent;
 pub use sent::{SendOptions, SendProgress};
 
 /// Messages of one channel that wait for the program; the oldest are dropped.
 const MAX_MESSAGES: usize = 1024;
 /// Numbers above are those of questions that a program asks beside its session.
-const MAX_NUMBER: u32 = u32::MAX / 2;
+pub(crate) const MAX_NUMBER: u32 = u32::MAX / 2;
 
 /// A message of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +100,14 @@ fn delegation(content: Guid) -> LocalRequest {
     }
 }
 
+/// A name by which the host is reached beside its own, as a service or a member of a group.
+#[derive(Debug)]
+struct FurtherName {
+    request: LocalRequest,
+    /// What the name service said last.
+    code: Option<ControlCode>,
+}
+
 /// See the module's text.
 #[derive(Debug, Default)]
 pub struct ProgramSession {
@@ -108,6 +116,8 @@ pub struct ProgramSession {
     requested: BTreeMap<u32, RequestedContent>,
     sent: BTreeMap<u32, OutgoingContent>,
     published: BTreeMap<Guid, PublishedContent>,
+    /// Names of services and groups by which the host is reached beside its own.
+    names: BTreeMap<Guid, FurtherName>,
     questions: BTreeMap<u32, Question>,
     answers: BTreeMap<u32, Answer>,
     channels: BTreeMap<u32, VecDeque<ChannelMessage>>,
@@ -133,6 +143,7 @@ impl ProgramSession {
             && self.published.is_empty()
             && self.questions.is_empty()
             && self.channels.is_empty()
+            && self.names.is_empty()
             && !self.offers.are_wanted()
     }
 
@@ -168,6 +179,8 @@ impl ProgramSession {
         // A decision about an offer is told once, so those that have not left stay.
         self.requests
             .retain(|request| matches!(request, LocalRequest::Settle { .. }));
+        let names = self.names.values().map(|name| name.request.clone());
+        self.requests.extend(names);
         for published in self.published.values() {
             self.requests.extend(published.requests());
         }
@@ -278,6 +291,8 @@ impl ProgramSession {
                 if let Some(published) = self.published.get_mut(&content) {
                     published.code = Some(code);
                     self.announced.insert(content);
+                } else if let Some(name) = self.names.get_mut(&content) {
+                    name.code = Some(code);
                 }
             }
             LocalEvent::Read {
@@ -374,7 +389,46 @@ impl ProgramSession {
     /// [`ProgramSession::settle`].
     pub fn accept(&mut self, offer: &ContentOffer, options: GetOptions) -> u32 {
         let requested = RequestedContent::new(offer.content.content, options);
-        self.request_content(requested.of_offer(offer.id))
+        self.request_content(requested.of_offer(Some(offer.id)))
+    }
+
+    /// Fetches what is missing of a content, by an offer if there is one. Returns the transfer's number. The host is
+    /// asked for nothing if the content is whole.
+    pub fn resume(
+        &mut self,
+        assembly: Assembly,
+        options: GetOptions,
+        offer: Option<OfferId>,
+    ) -> u32 {
+        self.request_content(RequestedContent::of_assembly(assembly, options).of_offer(offer))
+    }
+
+    /// Asks again for a content that the host has given up.
+    pub fn ask_again(&mut self, number: u32) {
+        if let Some(requested) = self.requested.get_mut(&number) {
+            requested.revive();
+            let request = requested.request(number);
+            request.into_iter().for_each(|it| self.ask_host(it));
+        }
+    }
+
+    /// Returns a content that is fetched.
+    pub fn requested(&self, number: u32) -> Option<&RequestedContent> {
+        self.requested.get(&number)
+    }
+
+    /// Forgets the piece that was taken last: the program could not store it.
+    pub fn note_unstored(&mut self, number: u32) {
+        if let Some(requested) = self.requested.get_mut(&number) {
+            requested.forget_last();
+        }
+    }
+
+    /// Ends the transfer of a content that is whole, or has failed: the host has nothing to do for it any more.
+    /// Returns what the program has taken.
+    pub fn take_content(&mut self, number: u32) -> Option<Assembly> {
+        self.changed.remove(&number);
+        Some(self.requested.remove(&number)?.into_taken())
     }
 
     fn request_content(&mut self, mut requested: RequestedContent) -> u32 {
@@ -548,6 +602,41 @@ impl ProgramSession {
         self.channels.remove(&channel);
     }
 
+    /// Attaches the host by the name of a key beside its own, while the program is attached. Returns the name.
+    pub fn attach_service(&mut self, key: ServiceKey) -> Guid {
+        let name = KeyPair::from_secret(&key.0).guid();
+        self.take_name(name, LocalRequest::Attach { key })
+    }
+
+    /// Joins a group with this host, or leaves it. A membership outlasts the program. Returns the group's name.
+    pub fn set_membership(&mut self, admission: GroupAdmission, is_on: bool) -> Guid {
+        let name = admission.group_name();
+        self.take_name(name, LocalRequest::Join { admission, is_on })
+    }
+
+    fn take_name(&mut self, name: Guid, request: LocalRequest) -> Guid {
+        self.ask_host(request.clone());
+        let further = FurtherName {
+            request,
+            code: None,
+        };
+        self.names.insert(name, further);
+        name
+    }
+
+    /// Returns true once the name service knows of a service or membership; an error if it was refused.
+    pub fn is_name_known(&self, name: Guid) -> Result<bool, ProgramError> {
+        let further = self.names.get(&name).ok_or(ProgramError::Over)?;
+        match further.code {
+            Some(ControlCode::Registered) => Ok(true),
+            Some(code @ (ControlCode::Invalid | ControlCode::Full | ControlCode::Clock)) => {
+                Err(ProgramError::NotNamed { name, code })
+            }
+            // The host tells the name service again.
+            _ => Ok(false),
+        }
+    }
+
     /// Receives offers of unrequested contents from now on; those that do not fit the rule are refused.
     pub fn take_offers(&mut self, rule: OfferRule) {
         if self.offers.want(rule) {
@@ -603,13 +692,5 @@ impl ProgramSession {
     pub fn content_of(&self, number: u32) -> Option<Guid> {
         let requested = self.requested.get(&number).map(RequestedContent::content);
         requested.or_else(|| self.sent.get(&number).map(OutgoingContent::content))
-    }
-}
-
-/// Returns the request by which a content comes: by its name, or by an offer.
-fn request_for(get: whimbrel_mobilityfirst::local::Get, offer: Option<OfferId>) -> LocalRequest {
-    match offer {
-        Some(id) => LocalRequest::Accept(AcceptOffer { id, get }),
-        None => LocalRequest::Get(get),
     }
 }

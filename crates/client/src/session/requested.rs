@@ -6,10 +6,10 @@ use bytes::Bytes;
 use whimbrel_content::{Assembly, ChunkSize, Offer, Proof, Refusal, Verified};
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{
-    Get, LocalChunk, LocalRequest, OfferId, TransferOptions, TransferState,
+    AcceptOffer, Get, LocalChunk, LocalRequest, OfferId, TransferOptions, TransferState,
 };
+use whimbrel_mobilityfirst::wire::ContentKind;
 
-use super::request_for;
 use crate::error::ProgramError;
 
 /// Chunks that a host may hand over before the program has taken the first one.
@@ -24,6 +24,8 @@ pub struct GetOptions {
     pub limit: Option<u64>,
     /// Chunk size, reliability, NACK timeout, storage and service.
     pub transfer: TransferOptions,
+    /// The host that alone is asked, if it has called this one: no router knows where it is.
+    pub caller: Option<Guid>,
 }
 
 impl Default for GetOptions {
@@ -33,6 +35,7 @@ impl Default for GetOptions {
             in_order: true,
             limit: None,
             transfer: TransferOptions::default(),
+            caller: None,
         }
     }
 }
@@ -79,17 +82,22 @@ struct QueuedPiece {
     piece: ContentPiece,
     /// The connection by which it came, which is told when it is taken.
     connection: u64,
+    /// What was verified before it.
+    before: Assembly,
 }
 
 /// A content that is fetched.
 #[derive(Debug)]
-pub(super) struct RequestedContent {
+pub struct RequestedContent {
     options: GetOptions,
     offer: Option<OfferId>,
     assembly: Assembly,
     queue: VecDeque<QueuedPiece>,
+    /// What was verified before the piece that was taken last.
+    before_last: Option<Assembly>,
     state: Option<TransferState>,
     file_name: String,
+    kind: Option<ContentKind>,
     connection: u64,
     complete: Option<u64>,
     failure: Option<ProgramError>,
@@ -98,13 +106,21 @@ pub(super) struct RequestedContent {
 
 impl RequestedContent {
     pub(super) fn new(content: Guid, options: GetOptions) -> RequestedContent {
+        let limit = options.limit.unwrap_or(u64::MAX);
+        RequestedContent::of_assembly(Assembly::new(content, limit), options)
+    }
+
+    /// Returns a content of which an earlier run of the program has received parts.
+    pub(super) fn of_assembly(assembly: Assembly, options: GetOptions) -> RequestedContent {
         RequestedContent {
             options,
             offer: None,
-            assembly: Assembly::new(content, options.limit.unwrap_or(u64::MAX)),
+            assembly,
             queue: VecDeque::new(),
+            before_last: None,
             state: None,
             file_name: String::new(),
+            kind: None,
             connection: 0,
             complete: None,
             failure: None,
@@ -112,13 +128,53 @@ impl RequestedContent {
         }
     }
 
-    pub(super) fn of_offer(self, id: OfferId) -> RequestedContent {
-        let offer = Some(id);
+    pub(super) fn of_offer(self, offer: Option<OfferId>) -> RequestedContent {
         RequestedContent { offer, ..self }
     }
 
-    pub(super) fn content(&self) -> Guid {
+    /// Returns the content's name.
+    pub fn content(&self) -> Guid {
         self.assembly.root()
+    }
+
+    /// Returns what of it is verified, with the pieces that the program has not taken.
+    pub fn assembly(&self) -> &Assembly {
+        &self.assembly
+    }
+
+    /// Returns the name that its source suggests; empty until something has arrived.
+    pub fn file_name(&self) -> &str {
+        &self.file_name
+    }
+
+    /// Returns its kind, once something has arrived.
+    pub fn kind(&self) -> Option<ContentKind> {
+        self.kind
+    }
+
+    /// Returns its state; `None` while the host is away.
+    pub fn state(&self) -> Option<TransferState> {
+        self.state
+    }
+
+    /// Returns what the program has taken.
+    pub(super) fn into_taken(mut self) -> Assembly {
+        let waiting = self.queue.pop_front();
+        waiting.map_or(self.assembly, |queued| queued.before)
+    }
+
+    /// Forgets the piece that was taken last, and those that wait behind it.
+    pub(super) fn forget_last(&mut self) {
+        if let Some(before) = self.before_last.take() {
+            self.assembly = before;
+            self.queue.clear();
+        }
+    }
+
+    /// Begins again after a failure.
+    pub(super) fn revive(&mut self) {
+        self.is_over = false;
+        self.failure = None;
     }
 
     pub(super) fn offer(&self) -> Option<OfferId> {
@@ -153,7 +209,11 @@ impl RequestedContent {
                 false => Bytes::new(),
             },
         };
-        Some(request_for(get, self.offer))
+        Some(match (self.offer, self.options.caller) {
+            (Some(id), _) => LocalRequest::Accept(AcceptOffer { id, get }),
+            (None, Some(caller)) => LocalRequest::GetFrom { caller, get },
+            (None, None) => LocalRequest::Get(get),
+        })
     }
 
     pub(super) fn note_host_gone(&mut self) {
@@ -191,6 +251,7 @@ impl RequestedContent {
         if self.file_name.is_empty() {
             self.file_name = chunk.file_name;
         }
+        self.kind = self.kind.or(Some(chunk.kind));
         let range = verified.range();
         let mut piece = ContentPiece {
             offset: range.start,
@@ -206,9 +267,13 @@ impl RequestedContent {
             piece.data = piece.data.slice((skip as usize).min(piece.data.len())..);
         }
         self.state = Some(TransferState::Flowing);
+        let before = self.assembly.clone();
         self.assembly.commit(verified);
-        let connection = self.connection;
-        self.queue.push_back(QueuedPiece { piece, connection });
+        self.queue.push_back(QueuedPiece {
+            piece,
+            connection: self.connection,
+            before,
+        });
         false
     }
 
@@ -252,6 +317,7 @@ impl RequestedContent {
     pub(super) fn take_piece(&mut self) -> Result<(ChunkStep, bool), ProgramError> {
         if let Some(queued) = self.queue.pop_front() {
             let is_consumed = queued.connection == self.connection && self.is_open();
+            self.before_last = Some(queued.before);
             return Ok((ChunkStep::Piece(queued.piece), is_consumed));
         }
         if let Some(length) = self.complete {

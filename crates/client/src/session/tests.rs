@@ -465,3 +465,102 @@ fn an_announcement_and_an_unreadable_content_are_told() {
     assert!(session.send_outcome(number).is_err());
     assert!(session.is_announced(content).is_err());
 }
+
+#[test]
+fn a_content_is_resumed_and_asked_for_again_after_a_failure() {
+    let mut session = ProgramSession::default();
+    session.handle_connected();
+    let bytes = content(3);
+    let source = ContentSource::of_bytes(bytes.clone().into(), "name");
+    let size = ChunkSize::MIN;
+    let chunk = |request: u32, index: u32| {
+        let read = source.read(index, size).unwrap();
+        LocalEvent::Chunk(LocalChunk {
+            request,
+            index,
+            chunk_log2: size.code(),
+            content_len: bytes.len() as u64,
+            len_proven: false,
+            kind: ContentKind::File,
+            file_name: "name".to_owned(),
+            proof: read.proof,
+            verified: None,
+            data: read.data,
+        })
+    };
+    let first = session.get(source.content(), GetOptions::default());
+    session.handle_event(chunk(first, 0));
+    assert!(matches!(session.take_piece(first), Ok(ChunkStep::Piece(_))));
+    // One that cannot be stored is missing, and so is one that was not taken.
+    session.handle_event(chunk(first, 1));
+    assert!(session.take_piece(first).is_ok());
+    session.note_unstored(first);
+    session.handle_event(chunk(first, 2));
+    let assembly = session.take_content(first).unwrap();
+    let here = assembly.verified_bytes();
+    assert_eq!(here, size.bytes());
+    let caller = Some(Guid([4; 32]));
+    let options = GetOptions {
+        caller,
+        ..GetOptions::default()
+    };
+    let number = session.resume(assembly, options, None);
+    let resumed = |session: &mut ProgramSession| {
+        let requests = std::iter::from_fn(|| session.poll_request());
+        let asked = requests.filter_map(|request| match request {
+            LocalRequest::GetFrom { get, .. } if get.request == number => Some(get.resume),
+            _ => None,
+        });
+        asked
+            .last()
+            .map(|it| Assembly::decode(&it).unwrap().verified_bytes())
+    };
+    assert_eq!(resumed(&mut session), Some(here));
+    let reason = FailReason::NoSuchName;
+    let request = number;
+    session.handle_event(LocalEvent::Failed { request, reason });
+    assert!(session.take_piece(number).is_err());
+    assert_eq!(resumed(&mut session), None);
+    session.ask_again(number);
+    assert_eq!(resumed(&mut session), Some(here));
+    // What the host says of a whole content needs no cancelling.
+    for index in 1..size.count(bytes.len() as u64) as u32 {
+        session.handle_event(chunk(number, index));
+    }
+    let received = session.requested(number).unwrap();
+    assert!(received.assembly().is_complete());
+    assert_eq!(received.kind(), Some(ContentKind::File));
+    session.take_content(number);
+    assert!(session.poll_request().is_none() && session.is_idle());
+}
+
+#[test]
+fn further_names_are_told_again_to_a_host_that_returns() {
+    let mut session = ProgramSession::default();
+    session.handle_connected();
+    let name = session.attach_service(ServiceKey([5; 32]));
+    let attached = |session: &mut ProgramSession| {
+        let request = session.poll_request();
+        matches!(request, Some(LocalRequest::Attach { key }) if key == ServiceKey([5; 32]))
+    };
+    assert!(attached(&mut session));
+    assert!(!session.is_name_known(name).unwrap());
+    let published = |code| LocalEvent::Published {
+        content: name,
+        code,
+    };
+    session.handle_event(published(ControlCode::Unreachable));
+    assert!(
+        !session.is_name_known(name).unwrap(),
+        "the host tries again"
+    );
+    session.handle_event(published(ControlCode::Registered));
+    assert!(session.is_name_known(name).unwrap());
+    session.handle_disconnected();
+    session.handle_connected();
+    assert!(attached(&mut session));
+    session.handle_event(published(ControlCode::Full));
+    let text = session.is_name_known(name).unwrap_err().to_string();
+    assert!(text.contains("has no room"), "{text}");
+    assert!(session.is_name_known(Guid([9; 32])).is_err());
+}

@@ -2,7 +2,7 @@
 
 use whimbrel_content::{Assembly, ChunkSize, Folder};
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::local::{FailReason, LocalRequest, MissingParts};
+use whimbrel_mobilityfirst::local::{FailReason, MissingParts};
 
 use super::FetchError;
 use super::file_destination::FileDestination;
@@ -30,7 +30,7 @@ pub(super) struct Missing {
     incomplete: Option<(usize, String, MissingParts)>,
 }
 
-impl Fetch {
+impl Fetch<'_> {
     /// Notes that the host gives up a request. Other files of a folder may still be available: a
     /// file that has changed at its source must not keep them back, in this run and in every later
     /// one.
@@ -38,9 +38,9 @@ impl Fetch {
         &mut self,
         request: u32,
         reason: FailReason,
-    ) -> Result<Vec<LocalRequest>, FetchError> {
+    ) -> Result<(), FetchError> {
         let Some(transfer) = self.transfers.get(&request) else {
-            return Ok(Vec::new());
+            return Ok(());
         };
         let failed = FetchError::Failed {
             content: transfer.content,
@@ -49,7 +49,7 @@ impl Fetch {
         if transfer.purpose == Purpose::Whole && Unannounced::is_meant_by(reason) {
             let earlier = self.unannounced.take();
             self.unannounced = Some(Unannounced::after(earlier, reason));
-            return Ok(Vec::new());
+            return Ok(());
         }
         let is_gone = reason == FailReason::NotServed || Unannounced::is_meant_by(reason);
         self.missing.in_a_row += 1;
@@ -67,7 +67,7 @@ impl Fetch {
         let (files, ..) = self.missing.files.get_or_insert((0, first, reason));
         *files += entries.len();
         if let Some(transfer) = self.transfers.remove(&request) {
-            self.leave_one(transfer);
+            self.leave_one(request, transfer);
         }
         self.advance()
     }
@@ -78,15 +78,15 @@ impl Fetch {
         &mut self,
         request: u32,
         missing: MissingParts,
-    ) -> Result<Vec<LocalRequest>, FetchError> {
+    ) -> Result<(), FetchError> {
         let Some(transfer) = self.transfers.get(&request) else {
-            return Ok(Vec::new());
+            return Ok(());
         };
         let (Some(plan), Purpose::Member(entries) | Purpose::Pack(entries)) =
             (&self.plan, &transfer.purpose)
         else {
             return match self.unpack_incomplete(request)? {
-                true => Ok(Vec::new()),
+                true => Ok(()),
                 false => Err(FetchError::Incomplete(missing)),
             };
         };
@@ -95,7 +95,7 @@ impl Fetch {
         let (files, ..) = self.missing.incomplete.get_or_insert((0, first, missing));
         *files += entries.len();
         if let Some(transfer) = self.transfers.remove(&request) {
-            self.leave_one(transfer);
+            self.leave_one(request, transfer);
         }
         self.advance()
     }
@@ -105,15 +105,16 @@ impl Fetch {
         &mut self,
         request: u32,
         why: &FetchError,
-    ) -> Result<Vec<LocalRequest>, FetchError> {
+    ) -> Result<(), FetchError> {
         let Some(transfer) = self.transfers.remove(&request) else {
-            return Ok(Vec::new());
+            return Ok(());
         };
         // A record that is written late would come back after its removal.
         self.keeper.wait();
-        let length = transfer.assembly.verified_bytes();
+        let assembly = self.host.session().take_content(request);
+        let length = assembly.map_or(0, |it| it.verified_bytes());
         let (Purpose::Member(entries) | Purpose::Pack(entries)) = transfer.purpose else {
-            return Ok(Vec::new());
+            return Ok(());
         };
         if let Sink::Part(part) = transfer.sink {
             part.discard();
@@ -122,20 +123,18 @@ impl Fetch {
             plan.refuse(&entries, why)?;
         }
         self.count(length, (0, 0));
-        let mut due = vec![LocalRequest::Cancel { request }];
-        due.extend(self.advance()?);
-        Ok(due)
+        self.advance()
     }
 
-    /// Finishes what is complete and starts what there is room for. Returns the new requests.
-    pub(super) fn advance(&mut self) -> Result<Vec<LocalRequest>, FetchError> {
-        let mut due = Vec::new();
+    /// Finishes what is complete and starts what there is room for.
+    pub(super) fn advance(&mut self) -> Result<(), FetchError> {
         loop {
-            let complete = self
-                .transfers
-                .iter()
-                .find(|(_, one)| one.assembly.is_complete());
-            if let Some(number) = complete.map(|(number, _)| *number) {
+            let session = self.host.session();
+            let is_whole = |number: &&u32| {
+                let received = session.requested(**number);
+                received.is_some_and(|it| it.assembly().is_complete())
+            };
+            if let Some(number) = self.transfers.keys().find(is_whole).copied() {
                 self.finish(number)?;
                 continue;
             }
@@ -145,12 +144,7 @@ impl Fetch {
             let Some(job) = self.plan.as_mut().and_then(|plan| plan.queue.pop_front()) else {
                 break;
             };
-            if let Some(transfer) = self.start_job(job)? {
-                let number = self.next_request;
-                self.next_request = self.next_request.wrapping_add(1).max(1);
-                due.push(transfer.request(number, self.options));
-                self.transfers.insert(number, transfer);
-            }
+            self.start_job(job)?;
         }
         if self.transfers.is_empty()
             && let Some(plan) = self.plan.as_mut().filter(|plan| !plan.is_finished)
@@ -171,27 +165,25 @@ impl Fetch {
             }
             plan.finish()?;
         }
-        // A content that was complete at once needs no request.
-        due.retain(|request| match request {
-            LocalRequest::Get(get) => self.transfers.contains_key(&get.request),
-            _ => true,
-        });
         if self.is_done()
             && let Some(list) = self.list.take()
         {
             list.discard();
         }
-        Ok(due)
+        Ok(())
     }
 
     pub(super) fn finish(&mut self, number: u32) -> Result<(), FetchError> {
         // A record that is written late would come back after its removal.
         self.keeper.wait();
-        let Some(transfer) = self.transfers.remove(&number) else {
+        let (Some(transfer), Some(assembly)) = (
+            self.transfers.remove(&number),
+            self.host.session().take_content(number),
+        ) else {
             return Ok(());
         };
         self.missing.in_a_row = 0;
-        let length = transfer.assembly.confirmed_len().unwrap_or_default();
+        let length = assembly.confirmed_len().unwrap_or_default();
         let mut manner = transfer.manner.clone().unwrap_or_default();
         let (part, wanted) = match (transfer.sink, &self.wanted) {
             (Sink::Part(part), Some(wanted)) => (part, wanted.clone()),
@@ -204,10 +196,10 @@ impl Fetch {
         };
         match transfer.purpose {
             Purpose::Whole if manner.is_folder => {
-                self.begin_folder(part, &transfer.assembly, &mut manner, &wanted, length)?;
+                self.begin_folder(part, &assembly, &mut manner, &wanted, length)?;
             }
             Purpose::Whole if self.unpacking.is_some() => {
-                self.unpack(part, &transfer.assembly, &mut manner, &wanted, length)?;
+                self.unpack(part, &assembly, &mut manner, &wanted, length)?;
             }
             Purpose::Whole => {
                 let place = wanted.place_of_file(&name_for(&manner.file_name, transfer.content));
@@ -304,20 +296,20 @@ impl Fetch {
     }
 
     /// Begins a file or a pack of a folder.
-    fn start_job(&mut self, job: Job) -> Result<Option<Transfer>, FetchError> {
+    fn start_job(&mut self, job: Job) -> Result<(), FetchError> {
         // Beside the folder, not in it: there a listing could plant a false record.
         let Some(folder) = self.wanted.as_ref().map(FileDestination::folder) else {
-            return Ok(None);
+            return Ok(());
         };
         // More than the list says is of no use.
         let (part, assembly, manner) = PartFile::open(folder, job.content, job.length)?;
         // Some of its files may be private.
         self.loses_modes |= !part.keep_private()?;
-        self.progress.bytes += assembly.verified_bytes();
-        self.progress.resumed += assembly.verified_bytes();
-        Ok(Some(Transfer {
+        let bytes = assembly.verified_bytes();
+        self.progress.bytes += bytes;
+        self.progress.resumed += bytes;
+        let transfer = Transfer {
             content: job.content,
-            assembly,
             manner,
             purpose: if job.is_pack {
                 Purpose::Pack(job.entries)
@@ -325,9 +317,11 @@ impl Fetch {
                 Purpose::Member(job.entries)
             },
             sink: Sink::Part(part),
-            offered: None,
+            bytes,
             unrecorded: false,
-        }))
+        };
+        self.start(transfer, assembly, None);
+        Ok(())
     }
 }
 

@@ -3,12 +3,9 @@
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
+use whimbrel_client::AttachedSession;
+use whimbrel_client::session::{Answer, ProgramSession, Question};
 
-use whimbrel_client::LocalClient;
-
-/// The number of the question about links; other questions have other ones.
-const QUESTION: u32 = 0x6c69_6e6b;
 /// How long a host that has just delivered everything is waited for.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -81,38 +78,38 @@ pub fn link_bytes(report: &str) -> Vec<LinkBytes> {
 /// What the links had brought before.
 #[derive(Debug, Default)]
 pub(super) struct LinkShares {
+    /// The number of the question.
+    number: u32,
     before: Vec<LinkBytes>,
 }
 
 impl LinkShares {
-    pub(super) fn question() -> LocalRequest {
-        LocalRequest::Status { request: QUESTION }
+    /// Asks at the beginning.
+    pub(super) fn ask(session: &mut ProgramSession) -> LinkShares {
+        LinkShares {
+            number: session.ask(Question::Status),
+            before: Vec::new(),
+        }
     }
 
-    /// The answer at the beginning; false if the event is about something else.
-    pub(super) fn note_before(&mut self, event: &LocalEvent) -> bool {
-        match event {
-            LocalEvent::Status { request, json } if *request == QUESTION => {
-                self.before = link_bytes(json);
-                true
-            }
-            _ => false,
+    /// Reads the answer, once it is there.
+    pub(super) fn read(&mut self, session: &mut ProgramSession) {
+        if let Some(Answer::Status(json)) = session.take_answer(self.number) {
+            self.before = link_bytes(&json);
         }
     }
 
     /// Asks again at the end. None for a host with one link, or one that does not answer soon.
-    pub(super) fn since(&self, client: &mut LocalClient) -> Vec<LinkShare> {
+    pub(super) fn since(&mut self, host: &mut AttachedSession<'_>) -> Vec<LinkShare> {
         let until = Instant::now() + PATIENCE;
-        if client.send(&LinkShares::question()).is_err() {
-            return Vec::new();
-        }
+        let number = host.session().ask(Question::Status);
         while let Some(left) = until.checked_duration_since(Instant::now()) {
-            match client.receive(left) {
-                Ok(Some(LocalEvent::Status { request, json })) if request == QUESTION => {
-                    return self.beyond(link_bytes(&json));
-                }
-                Ok(_) => {}
-                Err(_) => break,
+            if host.step(left).is_err() {
+                break;
+            }
+            self.read(host.session());
+            if let Some(Answer::Status(json)) = host.session().take_answer(number) {
+                return self.beyond(link_bytes(&json));
             }
         }
         Vec::new()
@@ -145,12 +142,10 @@ mod tests {
 
     #[test]
     fn what_links_had_brought_before_does_not_count() {
-        let mut shares = LinkShares::default();
-        let before = LocalEvent::Status {
-            request: QUESTION,
-            json: report(&[("a", 100), ("b", 0)]),
+        let shares = LinkShares {
+            number: 1,
+            before: link_bytes(&report(&[("a", 100), ("b", 0)])),
         };
-        assert!(shares.note_before(&before));
         let after = shares.beyond(link_bytes(&report(&[("a", 150), ("b", 70)])));
         let bytes: Vec<(&str, u64)> = after.iter().map(|it| (&*it.peer, it.bytes)).collect();
         assert_eq!(bytes, [("a", 50), ("b", 70)]);

@@ -39,12 +39,14 @@ use std::time::Duration;
 use serde::Serialize;
 use whimbrel_content::FolderError;
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::local::{FailReason, MissingParts, OfferId, TransferOptions};
+use whimbrel_mobilityfirst::local::{
+    FailReason, MissingParts, OfferId, TransferOptions, TransferState,
+};
 
 use crate::output::{Destination, OutputError};
 use crate::wait::Wait;
 use session::Fetch;
-use whimbrel_client::{Attachment, LocalError};
+use whimbrel_client::{Attachment, LocalError, explain};
 
 /// Gaps that a message names.
 const MAX_NAMED_GAPS: usize = 8;
@@ -117,6 +119,17 @@ pub enum State {
     Disconnected,
     /// The host has gone.
     NoHost,
+}
+
+impl State {
+    fn of(state: TransferState) -> State {
+        match state {
+            TransferState::Requested => State::Requested,
+            TransferState::Flowing => State::Flowing,
+            TransferState::Stalled => State::Stalled,
+            TransferState::Disconnected => State::Disconnected,
+        }
+    }
 }
 
 /// The result of a fetch.
@@ -336,26 +349,6 @@ fn incomplete(missing: &MissingParts) -> String {
     )
 }
 
-fn explain(reason: FailReason) -> &'static str {
-    match reason {
-        FailReason::NoSuchName => {
-            "the name service knows no holder of it; check the name, and whether it is still served"
-        }
-        FailReason::NoNameService => {
-            "the router uses no name service, and none of its hosts serves it; check the name, and that the sender is attached to \
-             that router, or give it name_servers"
-        }
-        FailReason::NotServed => "the hosts that announced it no longer serve it",
-        FailReason::TooLarge => "even the smallest chunks are too large for a hop on the way",
-        FailReason::Busy => {
-            "the host has as many transfers as its configuration allows (max_transfers)"
-        }
-        FailReason::Invalid => {
-            "the host does not understand the request; it may be of another version"
-        }
-    }
-}
-
 /// Returns the contents that earlier runs have left unfinished at `output`.
 pub fn unfinished_at(output: &Destination) -> Vec<Guid> {
     let folders = match output {
@@ -382,8 +375,8 @@ pub fn fetch(
     observe: &mut dyn FnMut(&Progress),
 ) -> Result<Fetched, FetchError> {
     let (content, is_offered) = (options.content, options.offered.is_some());
-    let mut fetch = Fetch::begin(options)?;
-    let outcome = fetch.run(attachment, stop, observe);
+    let mut fetch = Fetch::begin(attachment, options)?;
+    let outcome = fetch.run(stop, observe);
     if let Err(error) = &outcome {
         fetch.leave();
         // An offer that is refused does not come again.

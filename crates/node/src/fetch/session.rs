@@ -1,4 +1,4 @@
-//! A fetch from its first request to its end: the host's events, and the requests to the host.
+//! A fetch from its first request to its end.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use whimbrel_content::Assembly;
 use whimbrel_content::folder::MAX_LISTING_LEN;
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, TransferOptions, TransferState};
+use whimbrel_mobilityfirst::local::{OfferId, TransferOptions};
 
 use super::file_destination::FileDestination;
 use super::finishing::Missing;
@@ -23,16 +23,19 @@ use super::unpacking::Unpacking;
 use super::{FetchError, FetchOptions, Fetched, Progress, State};
 use crate::output::{Destination, MadeFolder};
 use crate::wait::{Subject, Wait, Watch};
-use whimbrel_client::{Attachment, LocalError};
+use whimbrel_client::session::ChunkStep;
+use whimbrel_client::{AttachedSession, Attachment, GetOptions, ProgramError, SessionStep};
 
-/// Interval at which the stop flag is checked, and a daemon that has gone is called again.
+/// Interval at which the stop flag is checked.
 const LOOK: Duration = Duration::from_millis(200);
 /// Interval at which records are kept.
 const KEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// Shortest interval of progress reports.
 const TELL_INTERVAL: Duration = Duration::from_millis(100);
 
-pub(super) struct Fetch {
+pub(super) struct Fetch<'a> {
+    /// The contents under way at the host.
+    pub(super) host: AttachedSession<'a>,
     pub(super) options: TransferOptions,
     pub(super) timeout: Option<Duration>,
     pub(super) limit: Option<u64>,
@@ -45,8 +48,10 @@ pub(super) struct Fetch {
     /// The destination; `None` for a stream.
     pub(super) wanted: Option<FileDestination>,
     pub(super) _made: Option<MadeFolder>,
+    /// By the number that the session gives them.
     pub(super) transfers: BTreeMap<u32, Transfer>,
-    pub(super) next_request: u32,
+    /// The number of the content that the user has named.
+    root: u32,
     pub(super) plan: Option<FolderPlan>,
     pub(super) missing: Missing,
     /// The list of a folder. It stays until all its files are there, so that a later run needs no
@@ -64,14 +69,17 @@ pub(super) struct Fetch {
     pub(super) last_told: Option<Instant>,
 }
 
-impl Fetch {
+impl<'a> Fetch<'a> {
     /// Returns the path that the user has named; `None` for a stream.
     pub(super) fn output(&self) -> Option<PathBuf> {
         let place = self.wanted.as_ref()?.place_of_file("");
         Some(place.wanted().to_owned())
     }
 
-    pub(super) fn begin(options: FetchOptions) -> Result<Fetch, FetchError> {
+    pub(super) fn begin(
+        attachment: &'a mut Attachment,
+        options: FetchOptions,
+    ) -> Result<Fetch<'a>, FetchError> {
         let FetchOptions {
             content,
             output,
@@ -106,15 +114,15 @@ impl Fetch {
         let resumed = assembly.verified_bytes();
         let root = Transfer {
             content,
-            assembly,
             manner,
             purpose: Purpose::Whole,
             sink,
-            offered: options.offered,
+            bytes: resumed,
             unrecorded: false,
         };
         let now = Instant::now();
         let mut fetch = Fetch {
+            host: AttachedSession::new(attachment),
             options: options.transfer,
             timeout: options.timeout,
             limit,
@@ -123,8 +131,8 @@ impl Fetch {
             unpacking: options.unpacking,
             wanted,
             _made: made,
-            transfers: BTreeMap::from([(0, root)]),
-            next_request: 1,
+            transfers: BTreeMap::new(),
+            root: 0,
             plan: None,
             missing: Missing::default(),
             list: None,
@@ -150,90 +158,111 @@ impl Fetch {
             last_kept: now,
             last_told: None,
         };
+        fetch.root = fetch.start(root, assembly, options.offered);
         fetch.note_root();
         Ok(fetch)
     }
 
+    /// Begins a content, or continues with what is here of it. Returns its number.
+    pub(super) fn start(
+        &mut self,
+        transfer: Transfer,
+        assembly: Assembly,
+        offered: Option<OfferId>,
+    ) -> u32 {
+        let options = GetOptions {
+            in_order: matches!(transfer.sink, Sink::Stream(_)),
+            transfer: self.options,
+            ..GetOptions::default()
+        };
+        let number = self.host.session().resume(assembly, options, offered);
+        self.transfers.insert(number, transfer);
+        number
+    }
+
+    /// Returns what has come of a content.
+    pub(super) fn assembly(&mut self, number: u32) -> Option<&Assembly> {
+        let received = self.host.session().requested(number)?;
+        Some(received.assembly())
+    }
+
+    fn whole(&self) -> Option<&Transfer> {
+        let whole = self.transfers.get(&self.root);
+        whole.filter(|whole| whole.purpose == Purpose::Whole)
+    }
+
     pub(super) fn run(
         &mut self,
-        attachment: &mut Attachment,
         stop: &AtomicBool,
         observe: &mut dyn FnMut(&Progress),
     ) -> Result<Fetched, FetchError> {
-        let mut client = attachment.connect()?;
+        self.host.connect()?;
+        let mut shares = LinkShares::ask(self.host.session());
         // An earlier run may have left it complete, or may have left a folder's list: then files
         // are due at once.
         self.advance()?;
-        let mut shares = LinkShares::default();
-        let mut due = vec![LinkShares::question()];
-        due.extend(self.all_requests());
         loop {
-            due.extend(self.watch.question());
-            if self.unannounced.as_mut().is_some_and(Unannounced::take_due) {
-                due.extend(self.all_requests());
-            }
-            let step = match due.drain(..).try_for_each(|request| client.send(&request)) {
-                // Events that the host sent before it left are still to be read, and its end is
-                // noticed there.
-                Err(LocalError::Closed) => Ok(()),
-                sent => sent,
-            };
-            match step.and_then(|()| {
-                if self.is_done() {
-                    Ok(None)
-                } else {
-                    client.receive(LOOK)
-                }
-            }) {
-                Ok(Some(event)) if shares.note_before(&event) => {}
-                Ok(Some(event)) => due = self.handle(event)?,
-                Ok(None) => {}
-                Err(LocalError::Closed | LocalError::Io(_)) if attachment.can_return() => {
-                    self.progress.state = State::NoHost;
-                    self.watch.host_gone(true);
-                    std::thread::sleep(LOOK);
-                    if let Ok(new) = attachment.connect() {
-                        client = new;
-                        self.progress.state = State::Requested;
-                        self.watch.host_gone(false);
-                        self.unannounced = None;
-                        due = self.all_requests();
-                    }
-                }
-                Err(error) => return Err(error.into()),
-            }
             if self.is_done() {
                 observe(&self.progress);
                 return Ok(Fetched {
-                    links: shares.since(&mut client),
+                    links: shares.since(&mut self.host),
                     ..self.fetched()
                 });
             }
             if stop.load(Ordering::Relaxed) {
                 return Err(FetchError::Interrupted);
             }
-            if let Some(timeout) = self
-                .timeout
-                .filter(|timeout| self.last_arrival.elapsed() >= *timeout)
-            {
+            let is_late = |timeout: &Duration| self.last_arrival.elapsed() >= *timeout;
+            if let Some(timeout) = self.timeout.filter(is_late) {
                 return Err(self.timed_out(timeout));
             }
             self.keep_records()?;
-            if self
-                .last_told
-                .is_none_or(|last| last.elapsed() >= TELL_INTERVAL)
-            {
-                self.last_told = Some(Instant::now());
-                self.note_pace();
-                self.progress.wait = self.wait();
-                observe(&self.progress);
-                self.progress.pause_us = 0;
+            self.tell_progress(observe);
+            self.host.ask_aside(self.watch.question());
+            if self.unannounced.as_mut().is_some_and(Unannounced::take_due) {
+                self.host.session().ask_again(self.root);
+            }
+            match self.host.step(LOOK)? {
+                SessionStep::Idle => {}
+                SessionStep::Handled => {
+                    shares.read(self.host.session());
+                    while let Some(number) = self.host.session().poll_changed() {
+                        self.note(number)?;
+                    }
+                }
+                SessionStep::Aside(event) => {
+                    let transfers = &self.transfers;
+                    let is_ours = |it: &Guid| transfers.values().any(|one| one.content == *it);
+                    self.watch.note(&event, &is_ours);
+                }
+                SessionStep::HostGone => {
+                    self.progress.state = State::NoHost;
+                    self.watch.host_gone(true);
+                }
+                SessionStep::HostBack => {
+                    self.progress.state = State::Requested;
+                    self.watch.host_gone(false);
+                    if self.unannounced.take().is_some() {
+                        self.host.session().ask_again(self.root);
+                    }
+                }
             }
         }
     }
 
+    fn tell_progress(&mut self, observe: &mut dyn FnMut(&Progress)) {
+        let is_due = |last: Instant| last.elapsed() >= TELL_INTERVAL;
+        if self.last_told.is_none_or(is_due) {
+            self.last_told = Some(Instant::now());
+            self.note_pace();
+            self.progress.wait = self.wait();
+            observe(&self.progress);
+            self.progress.pause_us = 0;
+        }
+    }
+
     fn timed_out(&self, after: Duration) -> FetchError {
-        let content = self.transfers.get(&0).map(|root| root.content);
+        let content = self.transfers.get(&self.root).map(|root| root.content);
         match (&self.unannounced, content) {
             (Some(Unannounced { reason, .. }), Some(content)) => FetchError::Failed {
                 content,
@@ -295,93 +324,86 @@ impl Fetch {
         .collect()
     }
 
-    pub(super) fn all_requests(&self) -> Vec<LocalRequest> {
-        let requests = self.transfers.iter();
-        requests
-            .map(|(number, one)| one.request(*number, self.options))
-            .collect()
+    /// Takes what has come of a content, or notes how it has ended.
+    fn note(&mut self, number: u32) -> Result<(), FetchError> {
+        loop {
+            let session = self.host.session();
+            let step = session.take_piece(number);
+            let (Some(transfer), Some(received)) =
+                (self.transfers.get_mut(&number), session.requested(number))
+            else {
+                return Ok(());
+            };
+            if let Some(state) = received.state() {
+                self.progress.state = State::of(state);
+            }
+            match step {
+                Ok(ChunkStep::Piece(piece)) => {
+                    let manner = transfer.note_manner(received);
+                    let bytes = received.assembly().verified_bytes();
+                    if let Err(error) = manner.and_then(|()| transfer.write(&piece)) {
+                        session.note_unstored(number);
+                        return Err(error);
+                    }
+                    let new = bytes - core::mem::replace(&mut transfer.bytes, bytes);
+                    let reserved = transfer.reserve(received.assembly());
+                    self.note_arrival(new);
+                    reserved?;
+                    self.note_root();
+                    self.refuse_early()?;
+                }
+                Ok(ChunkStep::Waiting | ChunkStep::Complete(_)) => return self.advance(),
+                Err(ProgramError::Failed { reason, .. }) => {
+                    return self.note_failure(number, reason);
+                }
+                Err(ProgramError::Incomplete { missing, .. }) => {
+                    return self.note_incomplete(number, missing);
+                }
+                Err(ProgramError::TooLong { length, limit }) => {
+                    let error = FetchError::TooLong { length, limit };
+                    return match transfer.purpose {
+                        Purpose::Whole => Err(error),
+                        _ => self.refuse_member(number, &error),
+                    };
+                }
+                Err(_) => return Ok(()),
+            }
+        }
     }
 
-    /// Handles an event of the host. Returns the requests to send to it.
-    pub(super) fn handle(&mut self, event: LocalEvent) -> Result<Vec<LocalRequest>, FetchError> {
-        let transfers = &self.transfers;
-        let is_ours = |content: &Guid| transfers.values().any(|one| one.content == *content);
-        if self.watch.note(&event, &is_ours) {
-            return Ok(Vec::new());
+    fn note_arrival(&mut self, bytes: u64) {
+        if bytes == 0 {
+            return;
         }
-        match event {
-            LocalEvent::Chunk(chunk) => {
-                let request = chunk.request;
-                let Some(transfer) = self.transfers.get_mut(&request) else {
-                    return Ok(Vec::new());
-                };
-                let new = match transfer.take(&chunk) {
-                    Err(error @ FetchError::TooLong { .. })
-                        if transfer.purpose != Purpose::Whole =>
-                    {
-                        return self.refuse_member(request, &error);
-                    }
-                    taken => taken?,
-                };
-                if new > 0 {
-                    let last = core::mem::replace(&mut self.last_arrival, Instant::now());
-                    if self.progress.received > 0 {
-                        let pause = self.last_arrival.duration_since(last).as_micros() as u64;
-                        self.progress.pause_us = self.progress.pause_us.max(pause);
-                    }
-                    self.watch.progressed();
-                    self.unannounced = None;
-                    self.progress.bytes += new;
-                    self.progress.received += new;
-                }
-                transfer.reserve()?;
-                self.progress.state = State::Flowing;
-                self.note_root();
-                self.refuse_early()?;
-                let mut due = vec![LocalRequest::Consumed { request }];
-                due.extend(self.advance()?);
-                Ok(due)
-            }
-            LocalEvent::State { request, state } if self.transfers.contains_key(&request) => {
-                self.progress.state = match state {
-                    TransferState::Requested => State::Requested,
-                    TransferState::Flowing => State::Flowing,
-                    TransferState::Stalled => State::Stalled,
-                    TransferState::Disconnected => State::Disconnected,
-                };
-                Ok(Vec::new())
-            }
-            LocalEvent::Incomplete { request, missing } => self.note_incomplete(request, missing),
-            LocalEvent::Failed { request, reason } => self.note_failure(request, reason),
-            _ => Ok(Vec::new()),
+        let last = core::mem::replace(&mut self.last_arrival, Instant::now());
+        if self.progress.received > 0 {
+            let pause = self.last_arrival.duration_since(last).as_micros() as u64;
+            self.progress.pause_us = self.progress.pause_us.max(pause);
         }
+        self.watch.progressed();
+        self.unannounced = None;
+        self.progress.bytes += bytes;
+        self.progress.received += bytes;
     }
 
     /// Notes what the first chunk of the content states about the whole.
     pub(super) fn note_root(&mut self) {
-        let Some(root) = self
-            .transfers
-            .get(&0)
-            .filter(|root| root.purpose == Purpose::Whole)
-        else {
+        let Some(root) = self.whole() else {
             return;
         };
+        let is_folder = root.manner.as_ref().is_some_and(|manner| manner.is_folder);
         if let Some(manner) = &root.manner {
             self.progress.file_name =
                 Some(manner.file_name.clone()).filter(|name| !name.is_empty());
         }
-        if root.manner.as_ref().is_none_or(|manner| !manner.is_folder) {
-            self.progress.length = root.assembly.expected_len();
+        if !is_folder {
+            self.progress.length = self.assembly(self.root).and_then(Assembly::expected_len);
         }
     }
 
     /// Refuses a folder that cannot be stored, with its first chunk.
-    pub(super) fn refuse_early(&self) -> Result<(), FetchError> {
-        let Some(root) = self
-            .transfers
-            .get(&0)
-            .filter(|root| root.purpose == Purpose::Whole)
-        else {
+    pub(super) fn refuse_early(&mut self) -> Result<(), FetchError> {
+        let Some(root) = self.whole() else {
             return Ok(());
         };
         if !root.manner.as_ref().is_some_and(|manner| manner.is_folder) {
@@ -395,7 +417,7 @@ impl Fetch {
             }
             Some(_) | None => {}
         }
-        match root.assembly.expected_len() {
+        match self.assembly(self.root).and_then(Assembly::expected_len) {
             Some(length) if length > MAX_LISTING_LEN as u64 => Err(FetchError::TooLong {
                 length,
                 limit: MAX_LISTING_LEN as u64,
@@ -419,13 +441,14 @@ impl Fetch {
 
     pub(super) fn snapshots(&mut self) -> Result<Vec<part::Snapshot>, FetchError> {
         let mut snapshots = Vec::new();
-        for transfer in self
-            .transfers
-            .values_mut()
-            .filter(|transfer| transfer.unrecorded)
-        {
-            if let (Sink::Part(part), Some(manner)) = (&transfer.sink, &transfer.manner) {
-                snapshots.push(part.snapshot(&transfer.assembly, manner)?);
+        let session = self.host.session();
+        let changed = self.transfers.iter_mut();
+        for (number, transfer) in changed.filter(|(_, transfer)| transfer.unrecorded) {
+            let received = session.requested(*number);
+            if let (Sink::Part(part), Some(manner), Some(received)) =
+                (&transfer.sink, &transfer.manner, received)
+            {
+                snapshots.push(part.snapshot(received.assembly(), manner)?);
             }
             transfer.unrecorded = false;
         }
@@ -434,8 +457,8 @@ impl Fetch {
 
     /// Ends without the content; the received data is kept for the next run.
     pub(super) fn leave(&mut self) {
-        for (_, transfer) in core::mem::take(&mut self.transfers) {
-            self.leave_one(transfer);
+        for (number, transfer) in core::mem::take(&mut self.transfers) {
+            self.leave_one(number, transfer);
         }
     }
 
@@ -449,18 +472,20 @@ impl Fetch {
     }
 
     /// Keeps the received data of one content.
-    pub(super) fn leave_one(&mut self, transfer: Transfer) {
+    pub(super) fn leave_one(&mut self, number: u32, transfer: Transfer) {
         self.keeper.wait();
-        let Sink::Part(part) = transfer.sink else {
+        let (Sink::Part(part), Some(assembly)) =
+            (transfer.sink, self.host.session().take_content(number))
+        else {
             return;
         };
-        if transfer.assembly.verified_bytes() == 0 {
+        if assembly.verified_bytes() == 0 {
             return part.discard();
         }
         let Some(manner) = transfer.manner.as_ref().filter(|_| transfer.unrecorded) else {
             return;
         };
-        let kept = part.snapshot(&transfer.assembly, manner);
+        let kept = part.snapshot(&assembly, manner);
         let kept = kept.map(|snapshot| snapshot.keep());
         if let Ok(Err(error)) = kept {
             tracing::warn!(%error, "cannot keep the record of the download; an older one may exist");

@@ -13,7 +13,7 @@ use super::finishing::name_for;
 use super::folder::{FolderPlan, Goal, Job, is_part_of};
 use super::part::{Manner, PartFile};
 use super::session::Fetch;
-use super::transfer::{Purpose, Sink};
+use super::transfer::{Purpose, Sink, Transfer};
 use crate::bundle::{BundlePart, LIST_AT, parts_of};
 
 /// Bytes that are copied at once.
@@ -38,31 +38,39 @@ fn listing_len(part: &PartFile, assembly: &Assembly) -> Result<Option<u64>, Fetc
     Ok(verified.contains(&(0..end)).then_some(len))
 }
 
-impl Fetch {
+impl Fetch<'_> {
     /// Writes the files of a bundle whose missing parts are not sent again, as far as they have come. Returns
     /// false if it is none, or the list is among what is missing.
     pub(super) fn unpack_incomplete(&mut self, request: u32) -> Result<bool, FetchError> {
         // A record that is written late would come back after its removal.
         self.keeper.wait();
-        let (Some(transfer), Some(wanted)) = (self.transfers.get(&request), self.wanted.clone())
+        let is_whole = |it: &&Transfer| it.purpose == Purpose::Whole;
+        let session = self.host.session();
+        let (Some(transfer), Some(received), Some(wanted), Some(_)) = (
+            self.transfers.get(&request).filter(is_whole),
+            session.requested(request),
+            self.wanted.clone(),
+            self.unpacking,
+        ) else {
+            return Ok(false);
+        };
+        let (Sink::Part(part), Some(length)) =
+            (&transfer.sink, received.assembly().confirmed_len())
         else {
             return Ok(false);
         };
-        let is_bundle = self.unpacking.is_some() && transfer.purpose == Purpose::Whole;
-        let (Sink::Part(part), true, Some(length)) =
-            (&transfer.sink, is_bundle, transfer.assembly.confirmed_len())
-        else {
-            return Ok(false);
-        };
-        if listing_len(part, &transfer.assembly)?.is_none() {
+        if listing_len(part, received.assembly())?.is_none() {
             return Ok(false);
         }
-        let Some(transfer) = self.transfers.remove(&request) else {
+        let (Some(transfer), Some(assembly)) = (
+            self.transfers.remove(&request),
+            session.take_content(request),
+        ) else {
             return Ok(false);
         };
         let mut manner = transfer.manner.unwrap_or_default();
         if let Sink::Part(part) = transfer.sink {
-            self.unpack(part, &transfer.assembly, &mut manner, &wanted, length)?;
+            self.unpack(part, &assembly, &mut manner, &wanted, length)?;
         }
         Ok(true)
     }

@@ -21,18 +21,17 @@ use std::time::{Duration, Instant};
 
 use whimbrel_core::{Guid, KeyPair};
 use whimbrel_gnrs::GroupAdmission;
-use whimbrel_mobilityfirst::local::{
-    ContentOffer, LocalEvent, LocalRequest, OfferId, OfferVerdict, ServiceKey,
-};
+use whimbrel_mobilityfirst::local::{ContentOffer, OfferId, OfferVerdict, ServiceKey};
 
 use crate::fetch::{FetchError, Fetched, Progress};
 use crate::wait::{Subject, Wait, Watch};
 use record::InboxRecord;
 pub use rule::{Existing, InboxRule, RefusedOffer};
 use taking::{TakenContent, TakingEvent, TakingManner};
-use whimbrel_client::{Attachment, LocalClient, LocalError};
+use whimbrel_client::session::{Answer, OfferRule, ProgramSession, Question};
+use whimbrel_client::{AttachedSession, Attachment, LocalError, SessionStep};
 
-/// Interval at which the stop flag is checked, and a daemon that has gone is called.
+/// Interval at which the stop flag is checked.
 const LOOK: Duration = Duration::from_millis(100);
 /// Contents that are received at the same time; further ones wait. Chunks of those come as well, if their
 /// sender has sent several contents at once, so that few of them should wait.
@@ -49,8 +48,6 @@ const MEASURE: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_secs(30);
 /// A sender hears what became of its content this long after it was said.
 const LAST_WORD: Duration = Duration::from_millis(500);
-/// The number of the query for the host's name.
-const NAME_QUESTION: u32 = u32::MAX - 1;
 
 /// An event of an inbox.
 #[derive(Debug)]
@@ -140,30 +137,11 @@ pub fn take_offers(
         settled_at: None,
     };
     let mut attachment = attach();
-    let mut client = attachment.connect()?;
+    let mut host = AttachedSession::new(&mut attachment);
     // What an earlier run has begun.
     inbox.queue.extend(inbox.record.accepted());
-    let outcome = loop {
-        match inbox.run(&mut client, &told, attach, stop, observe) {
-            Ok(()) => break Ok(()),
-            Err(LocalError::Closed | LocalError::Io(_)) if attachment.can_return() => {}
-            Err(error) => break Err(error.into()),
-        }
-        observe(InboxEvent::DaemonGone);
-        let new = loop {
-            if stop.load(Ordering::Relaxed) {
-                break None;
-            }
-            std::thread::sleep(LOOK);
-            if let Ok(client) = attachment.connect() {
-                break Some(client);
-            }
-        };
-        match new {
-            Some(new) => client = new,
-            None => break Ok(()),
-        }
-    };
+    host.connect()?;
+    let outcome = inbox.run(&mut host, &told, attach, stop, observe);
     // A host in this process ends with it, and the last word to a sender is to leave before.
     let spoken = inbox
         .settled_at
@@ -172,7 +150,7 @@ pub fn take_offers(
         taking.end();
     }
     std::thread::sleep(spoken.unwrap_or_default());
-    outcome
+    Ok(outcome?)
 }
 
 /// An inbox at work.
@@ -197,46 +175,53 @@ struct InboxRun<'a> {
 impl InboxRun<'_> {
     fn run(
         &mut self,
-        client: &mut LocalClient,
+        host: &mut AttachedSession<'_>,
         told: &mpsc::Receiver<TakingEvent>,
         attach: &mut dyn FnMut() -> Attachment,
         stop: &AtomicBool,
         observe: &mut dyn FnMut(InboxEvent),
     ) -> Result<(), LocalError> {
-        let request = NAME_QUESTION;
-        client.send(&LocalRequest::Status { request })?;
+        let session = host.session();
         for admission in self.names.groups {
-            let (admission, is_on) = (*admission, true);
-            client.send(&LocalRequest::Join { admission, is_on })?;
+            session.set_membership(*admission, true);
         }
         for service in self.names.services {
-            let key = ServiceKey(service.secret());
-            client.send(&LocalRequest::Attach { key })?;
+            session.attach_service(ServiceKey(service.secret()));
         }
-        client.send(&LocalRequest::TakeOffers)?;
+        session.take_offers(OfferRule::default());
+        let mut name = session.ask(Question::Status);
         let mut watch = Watch::new(Subject::Host);
         while !stop.load(Ordering::Relaxed) && self.left != Some(0) {
             self.start_next(attach, observe);
-            if let Some(question) = watch.question() {
-                client.send(&question)?;
-            }
-            match client.receive(LOOK)? {
-                Some(event) if watch.note(&event, &|_| false) => {
-                    observe(InboxEvent::Host(watch.wait().cloned()));
+            host.ask_aside(watch.question());
+            let step = host.step(LOOK)?;
+            let session = host.session();
+            match step {
+                SessionStep::Idle => {}
+                SessionStep::Handled => {
+                    if let Some(Answer::Status(json)) = session.take_answer(name) {
+                        observe(InboxEvent::Ready(name_in(&json)));
+                    }
+                    while let Some(offer) = session.take_offer() {
+                        self.judge(session, offer, observe);
+                    }
                 }
-                Some(LocalEvent::Status { request, json }) if request == NAME_QUESTION => {
-                    let report: serde_json::Value = serde_json::from_str(&json).unwrap_or_default();
-                    let name = report["guid"].as_str().and_then(|name| name.parse().ok());
-                    observe(InboxEvent::Ready(name.unwrap_or(Guid::NONE)));
+                SessionStep::Aside(event) => {
+                    if watch.note(&event, &|_| false) {
+                        observe(InboxEvent::Host(watch.wait().cloned()));
+                    }
                 }
-                Some(LocalEvent::Offered(offer)) => self.judge(client, offer, observe)?,
-                Some(_) | None => {}
+                SessionStep::HostGone => observe(InboxEvent::DaemonGone),
+                SessionStep::HostBack => {
+                    watch = Watch::new(Subject::Host);
+                    name = session.ask(Question::Status);
+                }
             }
             for told in told.try_iter() {
-                self.note(client, told, observe)?;
+                self.note(session, told, observe);
             }
         }
-        Ok(())
+        host.flush()
     }
 
     /// Returns the bytes in the folder, with all that is accepted.
@@ -263,14 +248,14 @@ impl InboxRun<'_> {
     /// Decides about an offer.
     fn judge(
         &mut self,
-        client: &mut LocalClient,
+        session: &mut ProgramSession,
         offer: ContentOffer,
         observe: &mut dyn FnMut(InboxEvent),
-    ) -> Result<(), LocalError> {
+    ) {
         if self.record.has(&offer) {
-            self.settle(client, &offer, OfferVerdict::Received)?;
+            self.settle(session, &offer, OfferVerdict::Received);
             observe(InboxEvent::Again(offer));
-            return Ok(());
+            return;
         }
         let is_same = |it: &ContentOffer| {
             it.id.sender == offer.id.sender && it.content.content == offer.content.content
@@ -281,14 +266,14 @@ impl InboxRun<'_> {
             if earlier.offer().id != offer.id {
                 earlier.follow(offer);
             }
-            return Ok(());
+            return;
         }
         let waiting = self.queue.iter_mut().find(|it| is_same(it));
         if let Some(waiting) = waiting {
             self.record.refuse(&waiting.id);
             self.record.accept(&offer);
             *waiting = offer;
-            return Ok(());
+            return;
         }
         let held = self.held();
         let judged = self.rule.judge(&offer, self.folder, held);
@@ -306,11 +291,10 @@ impl InboxRun<'_> {
                 observe(InboxEvent::Accepted(offer));
             }
             Err(refused) => {
-                self.settle(client, &offer, refused.verdict)?;
+                self.settle(session, &offer, refused.verdict);
                 observe(InboxEvent::Refused(offer, refused));
             }
         }
-        Ok(())
     }
 
     /// Starts what there is a place for.
@@ -354,38 +338,33 @@ impl InboxRun<'_> {
 
     fn settle(
         &mut self,
-        client: &mut LocalClient,
+        session: &mut ProgramSession,
         offer: &ContentOffer,
         verdict: OfferVerdict,
-    ) -> Result<(), LocalError> {
+    ) {
         self.settled_at = Some(Instant::now());
-        let (id, content) = (offer.id, offer.content.content);
-        client.send(&LocalRequest::Settle {
-            id,
-            content,
-            verdict,
-        })
+        session.settle(offer, verdict);
     }
 
     /// Handles what a content's thread says.
     fn note(
         &mut self,
-        client: &mut LocalClient,
+        session: &mut ProgramSession,
         told: TakingEvent,
         observe: &mut dyn FnMut(InboxEvent),
-    ) -> Result<(), LocalError> {
+    ) {
         let (id, outcome) = match told {
             TakingEvent::Progress(id, progress) => {
                 if let Some(taking) = self.running.get_mut(&id) {
                     taking.note_progress(&progress);
                     observe(InboxEvent::Progress(taking.offer().clone(), progress));
                 }
-                return Ok(());
+                return;
             }
             TakingEvent::Ended(id, outcome) => (id, outcome),
         };
         let Some(taking) = self.running.remove(&id) else {
-            return Ok(());
+            return;
         };
         let (offer, next) = taking.join();
         self.measured = None;
@@ -393,9 +372,9 @@ impl InboxRun<'_> {
             Ok((fetched, note)) => {
                 let path = fetched.path.clone();
                 self.record.receive(&offer, path);
-                self.settle(client, &offer, OfferVerdict::Received)?;
+                self.settle(session, &offer, OfferVerdict::Received);
                 if let Some(next) = &next {
-                    self.settle(client, next, OfferVerdict::Received)?;
+                    self.settle(session, next, OfferVerdict::Received);
                 }
                 self.left = self.left.map(|left| left.saturating_sub(1));
                 match note {
@@ -416,7 +395,7 @@ impl InboxRun<'_> {
                 }
                 (None, error) => {
                     self.record.refuse(&offer.id);
-                    self.settle(client, &offer, OfferVerdict::Unusable)?;
+                    self.settle(session, &offer, OfferVerdict::Unusable);
                     let refused = RefusedOffer {
                         verdict: OfferVerdict::Unusable,
                         why: error.to_string(),
@@ -425,6 +404,12 @@ impl InboxRun<'_> {
                 }
             },
         }
-        Ok(())
     }
+}
+
+/// Returns the name in a host's report.
+fn name_in(report: &str) -> Guid {
+    let report: serde_json::Value = serde_json::from_str(report).unwrap_or_default();
+    let name = report["guid"].as_str().and_then(|name| name.parse().ok());
+    name.unwrap_or(Guid::NONE)
 }

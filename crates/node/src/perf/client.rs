@@ -4,9 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 
-use super::laps::{Laps, answer_read};
+use super::laps::Laps;
 use super::receiving::Receiving;
 use super::words::{Letter, VERSION, Word};
 use super::{AGAIN, CHANNEL, LOOK, Plan};
@@ -14,7 +13,8 @@ use crate::fetch::{LinkBytes, link_bytes};
 use crate::keys::random_bytes;
 use crate::shelf::Blocks;
 use crate::wait::{Subject, Wait, Watch};
-use whimbrel_client::{Attachment, LocalClient, LocalError};
+use whimbrel_client::session::{Answer, Question};
+use whimbrel_client::{AttachedSession, Attachment, LocalError, SessionStep};
 
 /// How often the server is told that the test goes on.
 const GOES_ON: Duration = Duration::from_secs(10);
@@ -22,8 +22,6 @@ const GOES_ON: Duration = Duration::from_secs(10);
 const SILENCE: Duration = Duration::from_secs(60);
 /// How long the server's result is waited for.
 const RESULT_PATIENCE: Duration = Duration::from_secs(10);
-/// The number of questions about the host's links.
-const LINKS: u32 = 0x7065_7266;
 
 /// What to measure, and with whom.
 #[derive(Clone, Debug)]
@@ -127,22 +125,22 @@ pub fn measure(
     stop: &AtomicBool,
     observe: &mut dyn FnMut(ClientEvent),
 ) -> Result<Report, PerfError> {
-    let mut client = attachment.connect()?;
     let test = random_bytes().map(u64::from_le_bytes)?;
-    client.send(&LocalRequest::Listen { channel: CHANNEL })?;
-    let mut session = Session::new(options, test);
-    session.begin(&mut client, stop, observe)?;
-    let interrupted = session.run(&mut client, stop, observe)?;
-    session.end(&mut client)?;
+    let mut session = Session::new(attachment, options, test);
+    session.host.connect()?;
+    session.host.session().listen(CHANNEL);
+    session.begin(stop, observe)?;
+    let interrupted = session.run(stop, observe)?;
+    session.end()?;
     Ok(session.report(interrupted))
 }
 
 struct Session<'a> {
+    host: AttachedSession<'a>,
     options: &'a Options,
     test: u64,
     laps: Laps,
     receiving: Receiving,
-    next_request: u32,
     heard: Instant,
     refusal: Option<String>,
     /// Why this end cannot go on.
@@ -160,6 +158,8 @@ struct Session<'a> {
 /// What the host's links have carried.
 #[derive(Default)]
 struct Links {
+    /// The number of the question.
+    asked: u32,
     first: Option<Vec<LinkBytes>>,
     last: Vec<LinkBytes>,
 }
@@ -179,18 +179,18 @@ impl Links {
     }
 }
 
-impl Session<'_> {
-    fn new(options: &Options, test: u64) -> Session<'_> {
+impl<'a> Session<'a> {
+    fn new(attachment: &'a mut Attachment, options: &'a Options, test: u64) -> Session<'a> {
         let plan = &options.plan;
         let (up, down) = plan.streams();
         let laps = Laps::new(up.zip(plan.shares(plan.up)), Blocks::new(test));
         let now = Instant::now();
         Session {
+            host: AttachedSession::new(attachment),
             options,
             test,
             laps,
             receiving: Receiving::new(down, plan.chunk_log2, options.server),
-            next_request: 1,
             heard: now,
             refusal: None,
             failure: None,
@@ -204,25 +204,30 @@ impl Session<'_> {
         }
     }
 
-    fn letter(&self, word: Word) -> LocalRequest {
+    fn say(&mut self, word: Word) {
         let letter = Letter {
             test: self.test,
             word,
         };
-        letter.to(self.options.server)
+        letter.send(self.options.server, self.host.session());
     }
 
-    fn start(&self) -> LocalRequest {
-        self.letter(Word::Start {
+    fn say_start(&mut self) {
+        self.say(Word::Start {
             version: VERSION,
             plan: self.options.plan,
-        })
+        });
+    }
+
+    fn ask_for_links(&mut self) {
+        let session = self.host.session();
+        session.cancel(self.links.asked);
+        self.links.asked = session.ask(Question::Status);
     }
 
     /// Waits for the server's first word.
     fn begin(
         &mut self,
-        client: &mut LocalClient,
         stop: &AtomicBool,
         observe: &mut dyn FnMut(ClientEvent),
     ) -> Result<(), PerfError> {
@@ -231,7 +236,7 @@ impl Session<'_> {
         let mut pause = LOOK * 2;
         let mut watch = Watch::new(Subject::Answer);
         let mut told = None;
-        client.send(&LocalRequest::Status { request: LINKS })?;
+        self.ask_for_links();
         while !self.is_ready {
             if stop.load(Ordering::Relaxed) {
                 return Err(PerfError::Interrupted);
@@ -246,18 +251,12 @@ impl Session<'_> {
             // A host that has just been started takes some round trips to attach, before which its
             // messages go nowhere.
             if now >= say_again {
-                client.send(&self.start())?;
+                self.say_start();
                 say_again = now + pause;
                 pause = (pause * 2).min(AGAIN);
             }
-            if let Some(question) = watch.question() {
-                client.send(&question)?;
-            }
-            match client.receive(LOOK)? {
-                Some(event) if watch.note(&event, &|_| false) => {}
-                Some(event) => self.handle(client, event)?,
-                None => {}
-            }
+            self.host.ask_aside(watch.question());
+            self.step(LOOK, Some(&mut watch))?;
             let wait = watch.wait().cloned();
             if wait != told {
                 told.clone_from(&wait);
@@ -275,7 +274,6 @@ impl Session<'_> {
     /// Returns true if the user has ended it.
     fn run(
         &mut self,
-        client: &mut LocalClient,
         stop: &AtomicBool,
         observe: &mut dyn FnMut(ClientEvent),
     ) -> Result<bool, PerfError> {
@@ -295,7 +293,7 @@ impl Session<'_> {
                 before = (self.bytes(), self.links.last.clone());
                 from = at;
                 observe(ClientEvent::Interval(event));
-                client.send(&LocalRequest::Status { request: LINKS })?;
+                self.ask_for_links();
             }
             if ends {
                 self.over = Some(now);
@@ -303,7 +301,7 @@ impl Session<'_> {
             }
             if at >= go_on {
                 go_on = at + GOES_ON;
-                client.send(&self.start())?;
+                self.say_start();
             }
             let silent = now.saturating_duration_since(self.heard);
             if silent >= SILENCE {
@@ -315,77 +313,75 @@ impl Session<'_> {
             if let Some(why) = self.refusal.take() {
                 return Err(PerfError::Refused(why));
             }
-            let mut requests = Vec::new();
-            for word in self.receiving.due(now, &mut requests) {
-                requests.push(self.letter(word));
+            for word in self.receiving.due(now, self.host.session()) {
+                self.say(word);
             }
-            requests
-                .iter()
-                .try_for_each(|request| client.send(request))?;
             let left = (from + interval).saturating_sub(at).min(LOOK);
-            if let Some(event) = client.receive(left.max(Duration::from_millis(1)))? {
-                self.handle(client, event)?;
-            }
+            self.step(left.max(Duration::from_millis(1)), None)?;
         }
     }
 
     /// Ends the test at both ends.
-    fn end(&mut self, client: &mut LocalClient) -> Result<(), PerfError> {
-        for request in self.receiving.end() {
-            client.send(&request)?;
-        }
-        client.send(&LocalRequest::Status { request: LINKS })?;
+    fn end(&mut self) -> Result<(), PerfError> {
+        self.receiving.end(self.host.session());
+        self.ask_for_links();
         let since = Instant::now();
         let mut say_again = since;
         while self.result.is_none() && since.elapsed() < RESULT_PATIENCE {
             if Instant::now() >= say_again {
-                client.send(&self.letter(Word::End))?;
+                self.say(Word::End);
                 say_again = Instant::now() + AGAIN;
             }
-            if let Some(event) = client.receive(LOOK)? {
-                self.handle(client, event)?;
-            }
+            self.step(LOOK, None)?;
         }
-        for request in self.laps.end() {
-            client.send(&request)?;
+        self.laps.end(self.host.session());
+        Ok(self.host.flush()?)
+    }
+
+    /// Handles what comes within `patience`. A host that goes ends the test.
+    fn step(&mut self, patience: Duration, watch: Option<&mut Watch>) -> Result<(), LocalError> {
+        match (self.host.step(patience)?, watch) {
+            (SessionStep::Handled, _) => self.handle(),
+            (SessionStep::Aside(event), Some(watch)) => _ = watch.note(&event, &|_| false),
+            (SessionStep::HostGone, _) => return Err(LocalError::Closed),
+            _ => {}
         }
         Ok(())
     }
 
-    fn handle(&mut self, client: &mut LocalClient, event: LocalEvent) -> Result<(), LocalError> {
-        let now = Instant::now();
-        let mut requests = Vec::new();
-        if let Some(answer) = answer_read(core::iter::once(&mut self.laps), &event) {
-            return client.send(&answer);
+    fn handle(&mut self) {
+        let (now, is_running) = (Instant::now(), self.over.is_none());
+        let session = self.host.session();
+        while let Some(wanted) = session.poll_read() {
+            let chunk = self.laps.read(&wanted);
+            session.answer_read(wanted.read, chunk.flatten());
         }
-        match event {
-            LocalEvent::Message { from, payload, .. } if from == self.options.server => {
-                let letter = Letter::read(&payload);
-                if let Some(letter) = letter.filter(|letter| letter.test == self.test) {
-                    self.heard = now;
-                    self.word(letter.word, &mut requests);
-                }
-            }
-            LocalEvent::Status {
-                request: LINKS,
-                json,
-            } => self.links.note(&json),
-            event => {
-                let is_running = self.over.is_none();
-                if is_running && self.receiving.handle(now, &event, &mut requests) {
-                    self.heard = now;
-                }
+        if let Some(Answer::Status(json)) = session.take_answer(self.links.asked) {
+            self.links.note(&json);
+        }
+        while let Some(request) = session.poll_changed() {
+            if is_running && self.receiving.note(now, request, session) {
+                self.heard = now;
             }
         }
-        requests.iter().try_for_each(|request| client.send(request))
+        while let Ok(Some(message)) = self.host.session().take_message(CHANNEL) {
+            let letter = Letter::read(&message.payload);
+            let letter = letter.filter(|letter| letter.test == self.test);
+            if let Some(letter) = letter.filter(|_| message.from == self.options.server) {
+                self.heard = now;
+                self.word(letter.word);
+            }
+        }
     }
 
-    fn word(&mut self, word: Word, requests: &mut Vec<LocalRequest>) {
+    fn word(&mut self, word: Word) {
+        let session = self.host.session();
         match word {
             Word::Ready => self.is_ready = true,
             Word::Refused { why } => self.refusal = Some(why),
-            Word::Want { stream, lap } => match self.laps.wanted(stream, lap, requests) {
-                Ok(word) => requests.extend(word.map(|word| self.letter(word))),
+            Word::Want { stream, lap } => match self.laps.wanted(stream, lap, session) {
+                Ok(Some(word)) => self.say(word),
+                Ok(None) => {}
                 Err(error) => self.failure = Some(error.to_string()),
             },
             Word::Lap {
@@ -395,10 +391,8 @@ impl Session<'_> {
                 length,
                 last,
             } if self.over.is_none() => {
-                let request = self.next_request;
-                self.next_request += 1;
                 let about = (name, length, last);
-                requests.extend(self.receiving.named(request, (stream, lap), about));
+                self.receiving.named((stream, lap), about, session);
             }
             Word::Received { bytes, whole } => self.note_up(bytes, whole),
             Word::Result { bytes, seconds } => {

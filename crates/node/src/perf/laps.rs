@@ -5,11 +5,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::{Receiver, sync_channel};
 
-use whimbrel_content::ChunkSize;
+use whimbrel_client::session::{ProgramSession, WantedChunk};
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::local::{
-    LocalEvent, LocalRequest, Publish, ReadChunk, TransferOptions,
-};
+use whimbrel_mobilityfirst::local::{Publish, ReadChunk, TransferOptions};
 use whimbrel_mobilityfirst::wire::ContentKind;
 
 use super::LAP;
@@ -96,7 +94,7 @@ impl Laps {
         &mut self,
         number: u16,
         lap: u32,
-        requests: &mut Vec<LocalRequest>,
+        session: &mut ProgramSession,
     ) -> io::Result<Option<Word>> {
         let Some(stream) = self.streams.get(&number) else {
             return Ok(None);
@@ -131,14 +129,14 @@ impl Laps {
             file_name: String::new(),
         };
         let options = TransferOptions::default();
-        requests.push(LocalRequest::Publish(publish, options));
+        session.publish(publish, options, false);
         self.names.insert(offered.name, (number, lap));
         self.shelf.put_repeated(content);
         stream.offered.insert(lap, offered);
         while stream.offered.len() > OFFERED
             && let Some((_, old)) = stream.offered.pop_first()
         {
-            requests.push(withdraw(old.name));
+            session.withdraw(old.name);
             self.shelf.remove(&old.name);
             self.names.remove(&old.name);
         }
@@ -162,15 +160,10 @@ impl Laps {
     }
 
     /// Reads a chunk; `None` if the content is none of these.
-    pub(super) fn read(
-        &mut self,
-        content: &Guid,
-        index: u32,
-        chunk_log2: u8,
-    ) -> Option<Option<ReadChunk>> {
-        let (number, lap) = self.names.get(content)?;
-        let size = ChunkSize::from_code(chunk_log2);
-        let chunk = size.and_then(|size| self.shelf.read(*content, index, size).ok());
+    pub(super) fn read(&mut self, wanted: &WantedChunk) -> Option<Option<ReadChunk>> {
+        let (number, lap) = self.names.get(&wanted.content)?;
+        let read = (self.shelf).read(wanted.content, wanted.index, wanted.chunk_size);
+        let chunk = read.ok();
         let bytes = chunk.as_ref().map_or(0, |chunk| chunk.data.len() as u64);
         if let Some(stream) = self.streams.get_mut(number) {
             stream.sent += bytes;
@@ -181,32 +174,10 @@ impl Laps {
         Some(chunk)
     }
 
-    /// Returns the requests that take everything back.
-    pub(super) fn end(&self) -> impl Iterator<Item = LocalRequest> {
-        self.names.keys().map(|name| withdraw(*name))
+    /// Takes everything back.
+    pub(super) fn end(&self, session: &mut ProgramSession) {
+        self.names.keys().for_each(|name| session.withdraw(*name));
     }
-}
-
-/// Returns the answer to a host that wants to read, from whichever laps have the content; `None` if the
-/// event is something else.
-pub(super) fn answer_read<'a>(
-    mut laps: impl Iterator<Item = &'a mut Laps>,
-    event: &LocalEvent,
-) -> Option<LocalRequest> {
-    let LocalEvent::Read {
-        read,
-        content,
-        index,
-        chunk_log2,
-    } = event
-    else {
-        return None;
-    };
-    let chunk = laps.find_map(|laps| laps.read(content, *index, *chunk_log2));
-    Some(LocalRequest::ReadDone {
-        read: *read,
-        chunk: chunk.flatten(),
-    })
 }
 
 fn word(stream: u16, lap: u32, offered: &Offered) -> Word {
@@ -217,8 +188,4 @@ fn word(stream: u16, lap: u32, offered: &Offered) -> Word {
         length: offered.length,
         last: offered.last,
     }
-}
-
-fn withdraw(content: Guid) -> LocalRequest {
-    LocalRequest::Withdraw { content }
 }

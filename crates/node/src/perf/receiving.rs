@@ -3,16 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use whimbrel_client::session::{ChunkStep, ProgramSession};
+use whimbrel_client::{GetOptions, ProgramError};
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::local::{Get, LocalEvent, LocalRequest, TransferOptions};
+use whimbrel_mobilityfirst::local::TransferOptions;
 use whimbrel_mobilityfirst::wire::EXACT_SIZE;
 
 use super::AGAIN;
 use super::words::Word;
 
-/// Chunks that a host may hand over before the first is confirmed.
-const CREDIT: u16 = 16;
 /// First pause before a lap that could not be found is requested again: its name may be on its way to
 /// the name service. It doubles up to [`AGAIN`].
 const RETRY: Duration = Duration::from_millis(20);
@@ -21,7 +20,6 @@ const MAX_ATTEMPTS: u32 = 30;
 
 struct Lap {
     stream: u16,
-    name: Guid,
     length: u64,
     got: u64,
     attempts: u32,
@@ -84,12 +82,11 @@ impl Receiving {
         streams.all(|stream| stream.next.is_none() && stream.open == 0)
     }
 
-    /// Returns the questions to the sender that are due, and adds the requests for laps that are.
-    pub(super) fn due(&mut self, now: Instant, requests: &mut Vec<LocalRequest>) -> Vec<Word> {
+    /// Returns the questions to the sender that are due, and requests the laps that are.
+    pub(super) fn due(&mut self, now: Instant, session: &mut ProgramSession) -> Vec<Word> {
         for (request, lap) in &mut self.laps {
-            if lap.again.is_some_and(|at| at <= now) {
-                lap.again = None;
-                requests.push(get(*request, lap.name, self.chunk_log2, self.sender));
+            if lap.again.take_if(|at| *at <= now).is_some() {
+                session.ask_again(*request);
             }
         }
         let mut words = Vec::new();
@@ -112,112 +109,101 @@ impl Receiving {
         words
     }
 
-    /// The sender has named a lap; one that was not asked for counts for nothing. `request` is a number
-    /// that no other request has.
+    /// The sender has named a lap. Returns false for one that was not asked for, which counts for nothing.
     pub(super) fn named(
         &mut self,
-        request: u32,
         (number, lap): (u16, u32),
         (name, length, last): (Guid, u64, bool),
-    ) -> Option<LocalRequest> {
-        let stream = self.streams.get_mut(&number)?;
+        session: &mut ProgramSession,
+    ) -> bool {
+        let Some(stream) = self.streams.get_mut(&number) else {
+            return false;
+        };
         if stream.next != Some(lap) || stream.asked.is_none() || length == 0 {
-            return None;
+            return false;
         }
         stream.next = (!last).then_some(lap.wrapping_add(1));
         stream.asked = None;
         stream.open += 1;
         let lap = Lap {
             stream: number,
-            name,
             length,
             got: 0,
             attempts: 0,
             again: None,
         };
-        self.laps.insert(request, lap);
-        Some(get(request, name, self.chunk_log2, self.sender))
-    }
-
-    /// Handles an event of the host. Returns false if it is about something else.
-    pub(super) fn handle(
-        &mut self,
-        now: Instant,
-        event: &LocalEvent,
-        requests: &mut Vec<LocalRequest>,
-    ) -> bool {
-        match event {
-            LocalEvent::Chunk(chunk) => {
-                let Some(lap) = self.laps.get_mut(&chunk.request) else {
-                    return false;
-                };
-                let bytes = chunk.data.len() as u64;
-                lap.got += bytes;
-                if let Some(stream) = self.streams.get_mut(&lap.stream) {
-                    stream.bytes += bytes;
-                }
-                requests.push(LocalRequest::Consumed {
-                    request: chunk.request,
-                });
-            }
-            LocalEvent::Complete { request, .. } => {
-                let Some(lap) = self.laps.remove(request) else {
-                    return false;
-                };
-                if let Some(stream) = self.streams.get_mut(&lap.stream) {
-                    stream.open -= 1;
-                }
-            }
-            LocalEvent::Failed { request, reason } => {
-                let Some(lap) = self.laps.get_mut(request) else {
-                    return false;
-                };
-                // All of it is requested again.
-                let got = core::mem::take(&mut lap.got);
-                if let Some(stream) = self.streams.get_mut(&lap.stream) {
-                    stream.bytes -= got;
-                }
-                let pause = RETRY * (1 << lap.attempts.min(6));
-                lap.attempts += 1;
-                lap.again = Some(now + pause.min(AGAIN));
-                if lap.attempts > MAX_ATTEMPTS {
-                    lap.again = None;
-                    self.failure = Some(format!("a part of stream {}: {reason:?}", lap.stream));
-                }
-            }
-            _ => return false,
-        }
+        let options = GetOptions {
+            in_order: false,
+            transfer: TransferOptions {
+                chunk_log2: self.chunk_log2 | EXACT_SIZE,
+                ..TransferOptions::default()
+            },
+            // No router knows where the sender is if it has called this host.
+            caller: Some(self.sender),
+            ..GetOptions::default()
+        };
+        self.laps.insert(session.get(name, options), lap);
         true
     }
 
-    /// Returns the requests that take everything back.
-    pub(super) fn end(&self) -> impl Iterator<Item = LocalRequest> {
-        let requests = self.laps.keys();
-        requests.map(|request| LocalRequest::Cancel { request: *request })
+    /// Takes what has come of a transfer. Returns false if it is none of these.
+    pub(super) fn note(
+        &mut self,
+        now: Instant,
+        request: u32,
+        session: &mut ProgramSession,
+    ) -> bool {
+        let Some(lap) = self.laps.get_mut(&request) else {
+            return false;
+        };
+        let Some(stream) = self.streams.get_mut(&lap.stream) else {
+            return false;
+        };
+        loop {
+            match session.take_piece(request) {
+                Ok(ChunkStep::Piece(piece)) => {
+                    let bytes = piece.data.len() as u64;
+                    lap.got += bytes;
+                    stream.bytes += bytes;
+                }
+                Ok(ChunkStep::Waiting) | Err(ProgramError::Over) => return true,
+                Ok(ChunkStep::Complete(_)) => {
+                    session.take_content(request);
+                    stream.open -= 1;
+                    self.laps.remove(&request);
+                    return true;
+                }
+                // What is missing of it is requested again.
+                Err(error) => {
+                    let pause = RETRY * (1 << lap.attempts.min(6));
+                    lap.attempts += 1;
+                    lap.again = Some(now + pause.min(AGAIN));
+                    if lap.attempts > MAX_ATTEMPTS {
+                        lap.again = None;
+                        let text = format!("a part of stream {}: {error}", lap.stream);
+                        self.failure = Some(text);
+                    }
+                    return true;
+                }
+            }
+        }
     }
-}
 
-/// Asks the sender itself if it has called this host: no router knows where it is.
-fn get(request: u32, content: Guid, chunk_log2: u8, caller: Guid) -> LocalRequest {
-    let get = Get {
-        request,
-        content,
-        options: TransferOptions {
-            chunk_log2: chunk_log2 | EXACT_SIZE,
-            ..TransferOptions::default()
-        },
-        in_order: false,
-        credit: CREDIT,
-        resume: Bytes::new(),
-    };
-    LocalRequest::GetFrom { caller, get }
+    /// Takes everything back.
+    pub(super) fn end(&self, session: &mut ProgramSession) {
+        self.laps
+            .keys()
+            .for_each(|request| session.cancel(*request));
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use whimbrel_client::session::WantedChunk;
+    use whimbrel_content::ChunkSize;
     use whimbrel_core::SeededRng;
-    use whimbrel_mobilityfirst::local::{FailReason, LocalChunk};
+    use whimbrel_mobilityfirst::local::{FailReason, LocalChunk, LocalEvent, LocalRequest};
     use whimbrel_mobilityfirst::wire::ContentKind;
 
     use super::super::LAP;
@@ -232,11 +218,12 @@ mod tests {
     #[derive(Default)]
     struct Host {
         under_way: BTreeMap<u32, (Guid, u32)>,
+        lengths: BTreeMap<Guid, u64>,
     }
 
     impl Host {
-        fn ask(&mut self, requests: Vec<LocalRequest>) {
-            for request in requests {
+        fn ask(&mut self, session: &mut ProgramSession) {
+            while let Some(request) = session.poll_request() {
                 if let LocalRequest::GetFrom { get, .. } = request {
                     self.under_way.insert(get.request, (get.content, 0));
                 }
@@ -249,20 +236,20 @@ mod tests {
                 let request = *request;
                 let chunk = match fails && *index == 0 {
                     true => None,
-                    false => laps.read(content, *index, CHUNK_LOG2),
+                    false => laps.read(&wanted(*content, *index)),
                 };
-                let reason = FailReason::NotServed;
+                let (reason, content_len) = (FailReason::NotServed, self.lengths[content]);
                 let event = match chunk {
                     None => LocalEvent::Failed { request, reason },
                     Some(None) => LocalEvent::Complete {
                         request,
-                        content_len: 0,
+                        content_len,
                     },
                     Some(Some(chunk)) => LocalEvent::Chunk(LocalChunk {
                         request,
                         index: *index,
                         chunk_log2: CHUNK_LOG2,
-                        content_len: 0,
+                        content_len,
                         len_proven: false,
                         kind: ContentKind::File,
                         file_name: String::new(),
@@ -280,27 +267,41 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_was_not_asked_for_brings_nothing() {
-        let mut receiving = Receiving::new(0..1, CHUNK_LOG2, SENDER);
-        let lap = (Guid([7; 32]), 1, false);
-        assert_eq!(receiving.named(1, (0, 0), lap), None, "not asked yet");
-        let now = Instant::now();
-        assert_eq!(receiving.due(now, &mut Vec::new()).len(), 1);
-        assert!(receiving.named(2, (0, 0), lap).is_some());
-        assert_eq!(
-            receiving.named(3, (0, 1), lap),
-            None,
-            "the first is not half here"
-        );
-        assert_eq!(receiving.named(4, (1, 0), lap), None, "no such stream");
+    fn wanted(content: Guid, index: u32) -> WantedChunk {
+        WantedChunk {
+            read: 0,
+            content,
+            index,
+            chunk_size: ChunkSize::from_code(CHUNK_LOG2).unwrap(),
+        }
+    }
+
+    fn connected() -> ProgramSession {
+        let mut session = ProgramSession::default();
+        session.handle_connected();
+        session
     }
 
     #[test]
-    fn laps_are_named_to_who_has_half_of_the_one_before() {
+    fn what_was_not_asked_for_brings_nothing() {
+        let mut receiving = Receiving::new(0..1, CHUNK_LOG2, SENDER);
+        let (lap, mut session) = ((Guid([7; 32]), 1, false), connected());
+        assert!(!receiving.named((0, 0), lap, &mut session), "not asked yet");
+        assert_eq!(receiving.due(Instant::now(), &mut session).len(), 1);
+        assert!(receiving.named((0, 0), lap, &mut session));
+        let is_named = receiving.named((0, 1), lap, &mut session);
+        assert!(!is_named, "the first is not half here");
+        assert!(
+            !receiving.named((1, 0), lap, &mut session),
+            "no such stream"
+        );
+    }
+
+    #[test]
+    fn laps_are_named_to_a_receiver_that_has_half_of_the_one_before() {
         let mut laps = Laps::new([(0, None)].into_iter(), Blocks::new(1));
         let want = |laps: &mut Laps, lap| {
-            let word = laps.wanted(0, lap, &mut Vec::new()).unwrap();
+            let word = laps.wanted(0, lap, &mut connected()).unwrap();
             word.map(|word| match word {
                 Word::Lap { name, .. } => name,
                 other => panic!("{other:?}"),
@@ -311,7 +312,7 @@ mod tests {
         assert_eq!(want(&mut laps, 0), Some(first), "asked again");
         assert_eq!(want(&mut laps, 1), None);
         for index in 0..8 {
-            laps.read(&first, index, CHUNK_LOG2).flatten().unwrap();
+            laps.read(&wanted(first, index)).flatten().unwrap();
         }
         let second = want(&mut laps, 1).unwrap();
         assert_ne!(second, first);
@@ -329,27 +330,28 @@ mod tests {
             let numbered = || (0u16..).zip(sizes.iter().copied().map(Some));
             let mut laps = Laps::new(numbered(), Blocks::new(seed));
             let mut receiving = Receiving::new(numbered().map(|(number, _)| number), CHUNK_LOG2, SENDER);
-            let (mut host, mut next_request) = (Host::default(), 0);
+            let (mut host, mut session) = (Host::default(), connected());
             let start = Instant::now();
             for step in 0..4_000u64 {
                 let now = start + Duration::from_millis(step * 100);
-                let mut requests = Vec::new();
-                for word in receiving.due(now, &mut requests) {
+                for word in receiving.due(now, &mut session) {
                     let Word::Want { stream, lap } = word else { continue };
                     for _ in 0..2 {
-                        let answer = laps.wanted(stream, lap, &mut Vec::new()).unwrap();
+                        let answer = laps.wanted(stream, lap, &mut connected()).unwrap();
                         if let Some(Word::Lap { name, length, last, .. }) = answer
                             && rng.below(100) >= lost
                         {
-                            next_request += 1;
-                            let about = (name, length, last);
-                            requests.extend(receiving.named(next_request, (stream, lap), about));
+                            host.lengths.insert(name, length);
+                            receiving.named((stream, lap), (name, length, last), &mut session);
                         }
                     }
                 }
-                host.ask(requests);
+                host.ask(&mut session);
                 for event in host.step(&mut laps, rng.below(100) < failing) {
-                    receiving.handle(now, &event, &mut Vec::new());
+                    session.handle_event(event);
+                }
+                while let Some(request) = session.poll_changed() {
+                    receiving.note(now, request, &mut session);
                 }
                 if receiving.is_whole() {
                     break;

@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 
-use super::laps::{Laps, answer_read};
+use super::laps::Laps;
 use super::receiving::Receiving;
 use super::words::{Letter, VERSION, Word};
 use super::{AGAIN, CHANNEL, LOOK, Plan};
 use crate::keys::random_bytes;
 use crate::shelf::Blocks;
-use whimbrel_client::{Attachment, LocalClient, LocalError};
+use whimbrel_client::session::{Answer, ProgramSession, Question};
+use whimbrel_client::{AttachedSession, Attachment, LocalError, SessionStep};
 
 /// Bound of the tests at a time.
 const MAX_TESTS: usize = 16;
@@ -59,9 +59,6 @@ pub enum ServerEvent {
     },
 }
 
-/// The number of the question about the host's name.
-const NAME: u32 = 0x6e61_6d65;
-
 /// What of a host's report is read here.
 #[derive(Deserialize)]
 struct HostReport {
@@ -99,25 +96,25 @@ pub fn serve(
     stop: &AtomicBool,
     observe: &mut dyn FnMut(ServerEvent),
 ) -> Result<(), LocalError> {
-    let mut client = attachment.connect()?;
-    client.send(&LocalRequest::Listen { channel: CHANNEL })?;
-    client.send(&LocalRequest::Status { request: NAME })?;
     let seed = random_bytes().map_err(LocalError::Io)?;
+    let mut host = AttachedSession::new(attachment);
+    host.session().listen(CHANNEL);
     let mut server = Server {
         tests: BTreeMap::new(),
         over: VecDeque::new(),
         blocks: Blocks::new(u64::from_le_bytes(seed)),
-        next_request: 1,
+        name: host.session().ask(Question::Status),
     };
+    host.connect()?;
     while !stop.load(Ordering::Relaxed) {
-        let event = client.receive(LOOK)?;
-        let now = Instant::now();
-        let mut requests = Vec::new();
-        if let Some(event) = event {
-            server.handle(now, event, &mut requests, observe);
+        let step = host.step(LOOK)?;
+        let (now, session) = (Instant::now(), host.session());
+        match step {
+            SessionStep::Handled => server.handle(now, session, observe),
+            SessionStep::HostGone => return Err(LocalError::Closed),
+            _ => {}
         }
-        server.look(now, &mut requests, observe);
-        send_all(&mut client, &requests)?;
+        server.look(now, session, observe);
         // Its client may ask again for the result.
         let is_told = |over: &Over| now.saturating_duration_since(over.heard) >= AGAIN * 3;
         let has_ended = !server.over.is_empty() && server.tests.is_empty();
@@ -125,16 +122,11 @@ pub fn serve(
             break;
         }
     }
-    let mut requests = Vec::new();
     for test in server.tests.values() {
-        requests.extend(test.laps.end());
-        requests.extend(test.receiving.end());
+        test.laps.end(host.session());
+        test.receiving.end(host.session());
     }
-    send_all(&mut client, &requests)
-}
-
-fn send_all(client: &mut LocalClient, requests: &[LocalRequest]) -> Result<(), LocalError> {
-    requests.iter().try_for_each(|request| client.send(request))
+    host.flush()
 }
 
 struct Server {
@@ -142,38 +134,34 @@ struct Server {
     /// The newest ones that are over.
     over: VecDeque<Over>,
     blocks: Blocks,
-    next_request: u32,
+    /// The number of the question about the host's name.
+    name: u32,
 }
 
 impl Server {
     fn handle(
         &mut self,
         now: Instant,
-        event: LocalEvent,
-        requests: &mut Vec<LocalRequest>,
+        session: &mut ProgramSession,
         observe: &mut dyn FnMut(ServerEvent),
     ) {
-        let laps = self.tests.values_mut().map(|test| &mut test.laps);
-        if let Some(answer) = answer_read(laps, &event) {
-            return requests.push(answer);
+        while let Some(wanted) = session.poll_read() {
+            let mut tests = self.tests.values_mut();
+            let chunk = tests.find_map(|test| test.laps.read(&wanted));
+            session.answer_read(wanted.read, chunk.flatten());
         }
-        match event {
-            LocalEvent::Message { from, payload, .. } => {
-                if let Some(letter) = Letter::read(&payload) {
-                    self.letter(now, from, letter, requests, observe);
-                }
-            }
-            LocalEvent::Status {
-                request: NAME,
-                json,
-            } => {
-                if let Ok(HostReport { guid }) = serde_json::from_str(&json) {
-                    observe(ServerEvent::Listening { name: guid });
-                }
-            }
-            event => {
-                let mut tests = self.tests.values_mut();
-                tests.any(|test| test.receiving.handle(now, &event, requests));
+        if let Some(Answer::Status(json)) = session.take_answer(self.name)
+            && let Ok(HostReport { guid }) = serde_json::from_str(&json)
+        {
+            observe(ServerEvent::Listening { name: guid });
+        }
+        while let Some(request) = session.poll_changed() {
+            let mut tests = self.tests.values_mut();
+            tests.any(|test| test.receiving.note(now, request, session));
+        }
+        while let Ok(Some(message)) = session.take_message(CHANNEL) {
+            if let Some(letter) = Letter::read(&message.payload) {
+                self.letter(now, message.from, letter, session, observe);
             }
         }
     }
@@ -183,7 +171,7 @@ impl Server {
         now: Instant,
         from: Guid,
         letter: Letter,
-        requests: &mut Vec<LocalRequest>,
+        session: &mut ProgramSession,
         observe: &mut dyn FnMut(ServerEvent),
     ) {
         let key = (from, letter.test);
@@ -191,7 +179,7 @@ impl Server {
             // A late word of a test that is over begins no other one.
             if letter.word == Word::End {
                 over.heard = now;
-                requests.push(say(key, over.result.clone()));
+                say(session, key, over.result.clone());
             }
             return;
         }
@@ -199,15 +187,14 @@ impl Server {
             && !self.tests.contains_key(&key)
         {
             // Each round ends a test.
-            while !self.has_room(plan) && self.make_room(now, requests, observe) {}
+            while !self.has_room(plan) && self.make_room(now, session, observe) {}
             let word = self.begin(now, key, (version, plan));
             if word == Word::Ready {
                 let client = from;
                 observe(ServerEvent::Begun { client, plan });
             }
-            return requests.push(say(key, word));
+            return say(session, key, word);
         }
-        let request = self.next_request;
         let Some(test) = self.tests.get_mut(&key) else {
             return;
         };
@@ -216,7 +203,7 @@ impl Server {
         let word = match letter.word {
             Word::Start { .. } => Some(Word::Ready),
             Word::Want { stream, lap } => {
-                let word = test.laps.wanted(stream, lap, requests);
+                let word = test.laps.wanted(stream, lap, session);
                 word.unwrap_or_else(|error| Some(refused(&error.to_string())))
             }
             Word::Lap {
@@ -226,20 +213,21 @@ impl Server {
                 length,
                 last,
             } => {
-                self.next_request += 1;
                 let about = (name, length, last);
-                requests.extend(test.receiving.named(request, (stream, lap), about));
+                test.receiving.named((stream, lap), about, session);
                 None
             }
             Word::End => {
-                observe(self.close(now, key, false, requests));
+                observe(self.close(now, key, false, session));
                 self.over.back().map(|over| over.result.clone())
             }
             Word::Ready | Word::Refused { .. } | Word::Received { .. } | Word::Result { .. } => {
                 None
             }
         };
-        requests.extend(word.map(|word| say(key, word)));
+        if let Some(word) = word {
+            say(session, key, word);
+        }
     }
 
     fn has_room(&self, plan: Plan) -> bool {
@@ -251,7 +239,7 @@ impl Server {
     fn make_room(
         &mut self,
         now: Instant,
-        requests: &mut Vec<LocalRequest>,
+        session: &mut ProgramSession,
         observe: &mut dyn FnMut(ServerEvent),
     ) -> bool {
         let waits = self.tests.iter().filter(|(_, test)| {
@@ -261,7 +249,7 @@ impl Server {
             .min_by_key(|(_, test)| test.heard)
             .map(|(key, _)| *key);
         if let Some(key) = longest {
-            observe(self.close(now, key, true, requests));
+            observe(self.close(now, key, true, session));
         }
         longest.is_some()
     }
@@ -296,23 +284,23 @@ impl Server {
     fn look(
         &mut self,
         now: Instant,
-        requests: &mut Vec<LocalRequest>,
+        session: &mut ProgramSession,
         observe: &mut dyn FnMut(ServerEvent),
     ) {
         let is_lost = |test: &Test| now.saturating_duration_since(test.heard) >= SILENCE;
         let lost = self.tests.iter().filter(|(_, test)| is_lost(test));
         for key in lost.map(|(key, _)| *key).collect::<Vec<_>>() {
-            observe(self.close(now, key, true, requests));
+            observe(self.close(now, key, true, session));
         }
         let failed = self.tests.iter_mut();
         let failed = failed.filter_map(|(key, test)| Some((*key, test.receiving.failure.take()?)));
         for (key, why) in failed.collect::<Vec<_>>() {
-            requests.push(say(key, refused(&why)));
-            observe(self.close(now, key, false, requests));
+            say(session, key, refused(&why));
+            observe(self.close(now, key, false, session));
         }
         for (key, test) in &mut self.tests {
-            for word in test.receiving.due(now, requests) {
-                requests.push(say(*key, word));
+            for word in test.receiving.due(now, session) {
+                say(session, *key, word);
             }
             let whole = test.receiving.is_whole();
             let is_due = now >= test.tell || whole && !test.told_whole;
@@ -320,7 +308,7 @@ impl Server {
                 test.told_whole = whole;
                 test.tell = now + Duration::from_millis(test.plan.interval_ms.into());
                 let bytes = test.receiving.bytes();
-                requests.push(say(*key, Word::Received { bytes, whole }));
+                say(session, *key, Word::Received { bytes, whole });
             }
         }
     }
@@ -331,12 +319,12 @@ impl Server {
         now: Instant,
         key: Key,
         lost: bool,
-        requests: &mut Vec<LocalRequest>,
+        session: &mut ProgramSession,
     ) -> ServerEvent {
         let (mut bytes, mut sent, mut time) = (Vec::new(), 0, Duration::ZERO);
         if let Some(test) = self.tests.remove(&key) {
-            requests.extend(test.laps.end());
-            requests.extend(test.receiving.end());
+            test.laps.end(session);
+            test.receiving.end(session);
             bytes = test.receiving.bytes();
             sent = test.laps.sent().map(|(_, bytes)| bytes).sum();
             time = now.saturating_duration_since(test.begun);
@@ -363,8 +351,8 @@ impl Server {
     }
 }
 
-fn say((client, test): Key, word: Word) -> LocalRequest {
-    Letter { test, word }.to(client)
+fn say(session: &mut ProgramSession, (client, test): Key, word: Word) {
+    Letter { test, word }.send(client, session);
 }
 
 fn refused(why: &str) -> Word {
@@ -374,23 +362,25 @@ fn refused(why: &str) -> Word {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use whimbrel_mobilityfirst::local::LocalRequest;
 
     fn server() -> Server {
         Server {
             tests: BTreeMap::new(),
             over: VecDeque::new(),
             blocks: Blocks::new(1),
-            next_request: 1,
+            name: 0,
         }
     }
 
     /// Returns the word that answers one of a client, if any.
     fn tell(server: &mut Server, now: Instant, test: u64, word: Word) -> Option<Word> {
         let letter = Letter { test, word };
-        let (client, mut requests) = (Guid([test as u8; 32]), Vec::new());
-        server.letter(now, client, letter, &mut requests, &mut |_| {});
-        requests.iter().find_map(|request| match request {
-            LocalRequest::Message { payload, .. } => Some(Letter::read(payload)?.word),
+        let (client, mut session) = (Guid([test as u8; 32]), ProgramSession::default());
+        session.handle_connected();
+        server.letter(now, client, letter, &mut session, &mut |_| {});
+        std::iter::from_fn(|| session.poll_request()).find_map(|request| match request {
+            LocalRequest::Message { payload, .. } => Some(Letter::read(&payload)?.word),
             _ => None,
         })
     }
@@ -466,9 +456,13 @@ mod tests {
         }
         let answer = tell(&mut server, now, 2, start(0, 1));
         assert!(matches!(answer, Some(Word::Refused { .. })), "{answer:?}");
-        server.look(now + SILENCE, &mut Vec::new(), &mut |event| {
-            assert!(matches!(event, ServerEvent::Over { lost: true, .. }));
-        });
+        server.look(
+            now + SILENCE,
+            &mut ProgramSession::default(),
+            &mut |event| {
+                assert!(matches!(event, ServerEvent::Over { lost: true, .. }));
+            },
+        );
         assert_eq!(tell(&mut server, now, 2, start(0, 1)), Some(Word::Ready));
     }
 }

@@ -6,9 +6,10 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::local::{Delivery, LocalRequest};
+use whimbrel_mobilityfirst::local::Delivery;
 
 use super::{CHANNEL, Plan};
+use whimbrel_client::session::ProgramSession;
 
 /// The version of the messages.
 pub(super) const VERSION: u8 = 1;
@@ -50,14 +51,11 @@ pub(super) enum Word {
 }
 
 impl Letter {
-    /// Returns the request that sends it.
-    pub(super) fn to(&self, destination: Guid) -> LocalRequest {
-        LocalRequest::Message {
-            channel: CHANNEL,
-            destination,
-            delivery: Delivery::default(),
-            payload: serde_json::to_vec(self).unwrap_or_default().into(),
-        }
+    /// Sends it.
+    pub(super) fn send(&self, destination: Guid, session: &mut ProgramSession) {
+        let payload = serde_json::to_vec(self).unwrap_or_default();
+        // Its length is within the bound of a message, for a plan within its own.
+        let _ = session.message(destination, CHANNEL, Delivery::default(), payload.into());
     }
 
     /// Reads a message; `None` if it is none of a test.
