@@ -415,12 +415,11 @@ impl Host {
                     && let Some(data) = chunk.data()
                 {
                     let way = self.uplinks.way_back(carried.port);
-                    let client = chunk.header.destination;
                     let link = self.links.at(carried.port);
                     let guard = link.map_or(MIN_GUARD, |link| link.repeat_guard(chunk.size()));
                     let uploads = &mut self.uploads;
                     let effects = &mut self.effects;
-                    uploads.note_delivered(now, way, client, &data, guard, effects);
+                    uploads.note_delivered(now, way, &chunk.header, &data, guard, effects);
                 }
             }
             LinkEvent::TooLarge(port, outgoing) => {
@@ -462,12 +461,12 @@ impl Host {
 
     fn send_again(&mut self, chunks: Vec<ChunkToSend>) {
         for outgoing in chunks {
-            let (client, data) = (outgoing.chunk.header.destination, outgoing.chunk.data());
+            let (header, data) = (outgoing.chunk.header.clone(), outgoing.chunk.data());
             if self.send(Way::Uplink, outgoing.chunk, None) {
                 continue;
             }
             match data {
-                Some(data) => self.uploads.take_back(Way::Uplink, client, &data),
+                Some(data) => self.uploads.take_back(Way::Uplink, &header, &data),
                 None => self.effects.drop("no-router"),
             }
         }
