@@ -280,7 +280,9 @@ impl Host {
                 let keys = whimbrel_gnrs::KeyPair::from_secret(&key.0);
                 self.registration.attach_service(app, keys, effects);
             }
-            LocalRequest::Join { admission, is_on } => self.join_group(now, app, admission, is_on),
+            LocalRequest::Join { admission, change } => {
+                self.join_group(now, app, admission, change)
+            }
             LocalRequest::Members { request, group } => self.ask_for_members(app, request, &group),
             LocalRequest::Accept(accept) => self.accept_offer(now, app, &accept),
             LocalRequest::Settle {

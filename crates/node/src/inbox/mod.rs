@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use whimbrel_core::{Guid, KeyPair};
 use whimbrel_gnrs::GroupAdmission;
 use whimbrel_mobilityfirst::local::{
-    ContentOffer, LocalEvent, LocalRequest, OfferId, OfferVerdict, ServiceKey,
+    ContentOffer, LocalEvent, LocalRequest, MembershipChange, OfferId, OfferVerdict, ServiceKey,
 };
 
 use crate::fetch::{FetchError, Fetched, Progress};
@@ -206,8 +206,8 @@ impl InboxRun<'_> {
         let request = NAME_QUESTION;
         client.send(&LocalRequest::Status { request })?;
         for admission in self.names.groups {
-            let (admission, is_on) = (*admission, true);
-            client.send(&LocalRequest::Join { admission, is_on })?;
+            let (admission, change) = (*admission, MembershipChange::Join);
+            client.send(&LocalRequest::Join { admission, change })?;
         }
         for service in self.names.services {
             let key = ServiceKey(service.secret());
