@@ -154,7 +154,8 @@ impl Host {
             ),
             registration: Registration::new(terms, config.wall),
             downloads: Downloads::new(limits, &mut rng),
-            uploads: Uploads::new(guid, config.max_transfers, &mut rng),
+            uploads: Uploads::new(guid, config.max_transfers, &mut rng)
+                .with_nack_routers(config.nack_routers),
             inbox: OfferedContents::new(config.buffer_packets),
             pings: Pings::new(rng.next_word()),
             messages: Messages::new(rng.next_word()),

@@ -556,7 +556,9 @@ impl Router {
                 }
             }
             Timer::Review => self.go_on_with_review(now),
-            Timer::Fetches => self.cache.check_fetches(now, &mut self.effects),
+            Timer::Fetches => self
+                .cache
+                .check_fetches(now, &self.proxy, &mut self.effects),
             Timer::Routing => {
                 let (links, effects) = (&self.links, &mut self.effects);
                 self.binding.routes.learning.handle_due(now, links, effects);

@@ -70,6 +70,8 @@ pub(super) struct Ready {
     pub(super) group: Option<Guid>,
     /// The members of a group that it is for; all of them if empty.
     pub(super) members: Vec<Guid>,
+    /// The routers with copies that a member's request may pass.
+    pub(super) nack_routers: Option<u8>,
 }
 
 /// An upload: a content, its receiver, and the way to it.
@@ -132,6 +134,8 @@ pub(super) struct Uploads {
     pushes: u64,
     // Bound of the contents that are sent to others at one time.
     max_transfers: usize,
+    // The routers with copies that a request of a group's member may pass.
+    nack_routers: Option<u8>,
     catalogue: Catalogue,
     by_key: BTreeMap<Key, Upload>,
     // The turns of the uploads with something pending.
@@ -154,6 +158,7 @@ impl Uploads {
             draw: KeyedState::new(rng),
             pushes: 0,
             max_transfers,
+            nack_routers: None,
             catalogue: Catalogue::default(),
             by_key: BTreeMap::new(),
             turns: Turns::default(),
@@ -162,6 +167,14 @@ impl Uploads {
             readers: BTreeMap::new(),
             next_read: 0,
             delegations: Delegations::default(),
+        }
+    }
+
+    /// Requests of members of groups pass this many routers with copies at most.
+    pub(super) fn with_nack_routers(self, most: Option<u8>) -> Uploads {
+        Uploads {
+            nack_routers: most,
+            ..self
         }
     }
 
