@@ -53,6 +53,7 @@ mod effects;
 mod fetches;
 mod followed;
 mod forward;
+mod group_expansion;
 mod groups;
 mod hearsay;
 mod holders;
