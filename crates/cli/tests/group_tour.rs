@@ -92,7 +92,8 @@ fn is_up(line: &Value) -> bool {
 #[test]
 fn four_commands_send_one_file_to_a_group() {
     let mut terminal = Terminal::new();
-    let router = &commands("Over a router")[0];
+    let over_a_router = commands("Over a router");
+    let router = &over_a_router[0];
     let socket = terminal.path("router.sock");
     let more = ["--json", "--socket", socket.to_str().unwrap()];
     let router = terminal.runs(router, &more);
