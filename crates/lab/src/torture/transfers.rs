@@ -78,7 +78,7 @@ impl Download {
 
 /// The receiver of what is sent without a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Receiver {
+pub(super) enum PushTarget {
     Host(Guid),
     /// The group of all hosts.
     Group,
@@ -166,12 +166,12 @@ impl Program {
         &self,
         request: u32,
         content: usize,
-        to: Receiver,
+        to: PushTarget,
         delegated: bool,
     ) -> Vec<LocalRequest> {
         let (destination, service) = match to {
-            Receiver::Host(host) => (host, Service::Default),
-            Receiver::Group => (group_keys().guid(), Service::Multicast),
+            PushTarget::Host(host) => (host, Service::Default),
+            PushTarget::Group => (group_keys().guid(), Service::Multicast),
         };
         let send = LocalRequest::Send(SendContent {
             request,

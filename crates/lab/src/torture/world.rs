@@ -21,7 +21,7 @@ use whimbrel_sim::testbed::{Fault, Happening, Life, Net, TOLERATED};
 use whimbrel_sim::{DuplexLink, SimulatedDisk};
 
 use super::pushes::{PushAct, PushLedger};
-use super::transfers::{Consequence, Program, Receiver};
+use super::transfers::{Consequence, Program, PushTarget};
 use super::{Again, Agenda, Breach, Features, Layout, Report, Schedule, Victim};
 use crate::simulated::ORIGIN_UNIX_MS;
 
@@ -322,7 +322,7 @@ impl Victim for World {
         self.next_request += 1;
         let request = self.next_request;
         if self.pushes.begin(self.net.now(), push, request) {
-            let to = Receiver::Host(Plan::keys(to).guid());
+            let to = PushTarget::Host(Plan::keys(to).guid());
             let said = self.programs[from].send(request, content, to, delegated);
             self.say(from, said);
         }
@@ -337,7 +337,7 @@ impl Victim for World {
         let others = (0..self.plan.hosts).filter(|to| *to != from);
         let all: Vec<PushAct> = others.map(|to| PushAct { from, to, content }).collect();
         if self.pushes.begin_group(self.net.now(), &all, request) {
-            let said = self.programs[from].send(request, content, Receiver::Group, false);
+            let said = self.programs[from].send(request, content, PushTarget::Group, false);
             self.say(from, said);
         }
     }

@@ -33,7 +33,7 @@ pub(super) enum MembersUnknown {
 
 /// Groups below that are attached to other routers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Proxies {
+pub(super) enum ProxyRule {
     /// These routers look up their members.
     Serve,
     /// All members are looked up here.
@@ -50,7 +50,7 @@ pub(super) struct GroupQuery<'a> {
     /// The members that are meant; all if empty.
     pub(super) listed: &'a MemberList,
     pub(super) from: Option<PortId>,
-    pub(super) proxies: Proxies,
+    pub(super) proxies: ProxyRule,
 }
 
 impl<'a> GroupQuery<'a> {
@@ -66,7 +66,7 @@ impl<'a> GroupQuery<'a> {
             above,
             listed,
             from,
-            proxies: Proxies::Serve,
+            proxies: ProxyRule::Serve,
         }
     }
 }
@@ -88,7 +88,7 @@ pub(super) struct FoundMembers {
 }
 
 /// A group that is still to be looked at.
-struct Below {
+struct GroupBelow {
     // The member that it is, and the name of its memberships.
     holder: Guid,
     group: Guid,
@@ -102,10 +102,10 @@ struct Below {
 struct Expansion {
     found: FoundMembers,
     seen: BTreeSet<Guid>,
-    left: VecDeque<Below>,
+    left: VecDeque<GroupBelow>,
     // A name whose answer is on its way.
     pending: Option<Guid>,
-    proxies: Proxies,
+    proxies: ProxyRule,
 }
 
 impl Binding {
@@ -123,7 +123,7 @@ impl Binding {
         let mut all = Expansion {
             found: FoundMembers::default(),
             seen: BTreeSet::from([query.group]),
-            left: VecDeque::from([Below {
+            left: VecDeque::from([GroupBelow {
                 holder: Guid::NONE,
                 group: query.group,
                 path,
@@ -151,7 +151,7 @@ impl Binding {
                 let is_meant = below.is_meant || listed.contains(&name);
                 if record.joins_as_group() {
                     let path = below.path.clone();
-                    let group = Below {
+                    let group = GroupBelow {
                         holder,
                         group: name,
                         path,
@@ -173,7 +173,7 @@ impl Binding {
     fn note_group(
         &mut self,
         now: Time,
-        mut below: Below,
+        mut below: GroupBelow,
         all: &mut Expansion,
         links: &Links,
         effects: &mut Effects,
@@ -191,7 +191,7 @@ impl Binding {
         if !all.seen.insert(below.group) {
             return;
         }
-        if all.proxies == Proxies::Serve && !self.attachments.contains(&holder) {
+        if all.proxies == ProxyRule::Serve && !self.attachments.contains(&holder) {
             match self.names.look_up(now, holder) {
                 Lookup::Pending => {
                     all.pending.get_or_insert(holder);

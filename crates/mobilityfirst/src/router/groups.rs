@@ -15,7 +15,7 @@ use whimbrel_gnrs::Lookup;
 use super::Router;
 use super::binding::Binding;
 use super::effects::Effects;
-use super::group_expansion::{FoundMembers, GroupQuery, MembersUnknown, Proxies};
+use super::group_expansion::{FoundMembers, GroupQuery, MembersUnknown, ProxyRule};
 use crate::chunk::Chunk;
 use crate::links::{ChunkToSend, Links};
 use crate::next_hops::Spread;
@@ -157,7 +157,7 @@ impl Router {
             above: &[],
             listed: &MemberList::default(),
             from: Some(from),
-            proxies: Proxies::Ignore,
+            proxies: ProxyRule::Ignore,
         };
         let members: Vec<Guid> = match binding.find_members(now, query, links, effects) {
             Ok(found) => (found.hosts.into_iter().take(MAX_LISTED_MEMBERS)).collect(),
