@@ -36,8 +36,8 @@ struct Terminal {
 impl Terminal {
     fn new() -> Terminal {
         let folder = tempfile::tempdir().unwrap();
-        let port = |_| free_port().to_string();
-        let ports = ["4711", "4712", "4713", "4714", "4715", "4720"];
+        let port = |_| format!(":{}", free_port());
+        let ports = [":4711", ":4712", ":4713", ":4714", ":4715", ":4720"];
         let mut places: Places = ports.iter().copied().zip((0..6).map(port)).collect();
         places.push(("/tmp/", format!("{}/", folder.path().display())));
         Terminal { folder, places }
