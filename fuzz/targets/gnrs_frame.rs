@@ -23,6 +23,7 @@ fuzz_target!(|data: &[u8]| {
         let _ = record.successor();
         if let Some(admission) = record.as_admission() {
             let _ = admission.admits(&record.holder(), 1_767_225_600_000);
+            let _ = record.joins_as_group();
         }
     }
 });

@@ -202,3 +202,44 @@ fn an_admission_for_a_host_is_for_that_host_alone() {
     let (code, _, err) = finished(push.arg(format!("group:{}", names[0])));
     assert_eq!(code, 2, "{err}");
 }
+
+/// Creates a group, which anyone may join. Returns its name and its admission.
+fn open_group(site: &Site, name: &str) -> (String, String) {
+    let key = site.path(name);
+    let (code, group, err) = finished(whimbrel().args(["group", "create"]).arg(&key));
+    assert_eq!(code, 0, "{err}");
+    let mut admit = whimbrel();
+    let admit = admit.args(["group", "admit"]).arg(&key).arg("anyone");
+    let (code, admission, err) = finished(admit);
+    assert_eq!(code, 0, "{err}");
+    (group.trim().to_owned(), admission.trim().to_owned())
+}
+
+#[test]
+fn a_group_that_is_a_member_of_another_gets_what_is_sent_to_that_one() {
+    let site = Site::start();
+    let (fleet, of_fleet) = open_group(&site, "fleet");
+    let (_, of_ships) = open_group(&site, "ships");
+    let join = ["group", "join", &of_fleet, "--as-group"];
+    let (code, _, err) = finished(&mut site.host("ships", 1, &join));
+    assert_eq!(code, 0, "{err}");
+    let names = ["one", "two"].map(|name| new_key(&site.path(name)));
+    let inboxes = [0, 1].map(|at| site.inbox(["one", "two"][at], at, &["--group", &of_ships]));
+    support::await_that("both are members of the fleet", || {
+        let mut members = site.host("sender", 0, &["group", "members", &fleet]);
+        let (_, out, _) = finished(&mut members);
+        names.iter().all(|name| out.contains(name))
+    });
+    let bytes = noise(MIB, 1);
+    fs::write(site.path("film.mkv"), &bytes).unwrap();
+    let to = format!("group:{fleet}");
+    let words = ["push", "--json", "--wait", "--to", &to];
+    let mut push = site.host("sender", 0, &words);
+    let (code, line) = ended(push.arg(site.path("film.mkv")));
+    assert_eq!(code, 0, "{line}");
+    for (inbox, name) in inboxes.iter().zip(["one", "two"]) {
+        inbox.await_json(|line| line["event"] == "received");
+        let path = site.path(&format!("{name}-in")).join("film.mkv");
+        assert!(fs::read(path).unwrap() == bytes, "{name}");
+    }
+}

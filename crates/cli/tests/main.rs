@@ -13,6 +13,7 @@ mod demo;
 mod diagnostics;
 mod directory;
 mod folders;
+mod group_tour;
 mod groups;
 mod interfaces;
 mod lab;

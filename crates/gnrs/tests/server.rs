@@ -12,7 +12,8 @@ use proptest::prelude::*;
 use whimbrel_core::{Guid, Machine, Medium, PortEvent, PortId, PortInfo, Time};
 use whimbrel_gnrs::wire::{Code, Frame, MAX_FRAME, MIN_FRAME, Message};
 use whimbrel_gnrs::{
-    MemoryStore, Record, RecordKey, Server, ServerConfig, Statement, Store, StoreLimits,
+    GroupAdmission, KeyPair, MAX_MEMBERS, MemoryStore, Record, RecordKey, Server, ServerConfig,
+    Statement, Store, StoreLimits,
 };
 
 fn server() -> Server<MemoryStore> {
@@ -591,4 +592,49 @@ fn one_client_does_not_fill_the_store() {
     assert_eq!(bring(&mut server, (other, its), 200, 1), Some(Code::Ok));
     // What it has, it may renew.
     assert_eq!(bring(&mut server, (CLIENT, mine), 0, 2), Some(Code::Ok));
+}
+
+/// Every one of them is admitted, by a group that is open to anyone.
+#[test]
+fn ten_thousand_joins_in_a_second_fill_their_group_and_leave_others_as_they_were() {
+    let mut server = server();
+    let other = PortId(2);
+    server.handle_port(Time::ZERO, other, up());
+    let (mine, its) = (cookie(&mut server, CLIENT), cookie(&mut server, other));
+    let join = |server: &mut Server<MemoryStore>, client, at, group: u8, number: u32| {
+        let admission = GroupAdmission::sign(&keys(group), None, EPOCH + 2 * HOUR_MS);
+        let mut secret = [3; 32];
+        secret[..4].copy_from_slice(&number.to_be_bytes());
+        let member = KeyPair::from_secret(&secret);
+        let said = said(u64::from(number), HOUR_MS, vec![]);
+        let record = Record::membership(&member, &admission, &said).unwrap();
+        insert_with(server, client, at, record.as_bytes())
+    };
+    let codes = (0..10_000u32).map(|number| {
+        let at = Time::ZERO + Duration::from_micros(100) * number;
+        join(&mut server, (CLIENT, mine), at, 1, number)
+    });
+    let codes: Vec<Option<Code>> = codes.collect();
+    let joined = codes.iter().filter(|code| **code == Some(Code::Ok)).count();
+    assert!((8..=MAX_MEMBERS).contains(&joined), "{joined}");
+    let members = |server: &Server<MemoryStore>, group: u8| {
+        let name = Record::group_of(&keys(group).guid());
+        server.store().providers(&name, EPOCH).len()
+    };
+    assert_eq!(members(&server, 1), joined);
+    // The others were told, or counted.
+    let full = codes
+        .iter()
+        .filter(|code| **code == Some(Code::Full))
+        .count();
+    assert!(full > 0, "{codes:?}");
+    // Another host joins another group, and this one if there is room.
+    let later = Time::from_secs(1);
+    assert_eq!(
+        join(&mut server, (other, its), later, 2, 20_000),
+        Some(Code::Ok)
+    );
+    assert_eq!(members(&server, 2), 1);
+    let same = join(&mut server, (other, its), later, 1, 20_001);
+    assert!(matches!(same, Some(Code::Ok | Code::Full)), "{same:?}");
 }

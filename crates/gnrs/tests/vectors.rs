@@ -44,6 +44,8 @@ fn examples() -> Vec<(&'static str, Vec<u8>, String)> {
     let revoked = Record::revocation(&keys(5), Some(keys(6).guid()), EPOCH).unwrap();
     let admission = GroupAdmission::sign(&keys(7), None, EPOCH + 60_000);
     let joined = Record::membership(&keys(8), &admission, &said(8, 60_000, vec![])).unwrap();
+    let below =
+        Record::membership_of_group(&keys(8), &admission, &said(9, 60_000, vec![])).unwrap();
     let guid = keys(1).guid();
     let mut one = RecordBuffer::default();
     one.push(&host);
@@ -55,6 +57,7 @@ fn examples() -> Vec<(&'static str, Vec<u8>, String)> {
     let (films, revoked): (&'static Record, &'static Record) =
         (Box::leak(Box::new(films)), Box::leak(Box::new(revoked)));
     let joined: &'static Record = Box::leak(Box::new(joined));
+    let below: &'static Record = Box::leak(Box::new(below));
     let cookie = 0x1122_3344_5566_7788;
     let frame = |id, cookie, code, message| Frame {
         id,
@@ -133,6 +136,17 @@ fn examples() -> Vec<(&'static str, Vec<u8>, String)> {
                 Code::Ok,
                 Message::Insert {
                     record: view(joined),
+                },
+            ),
+        ),
+        (
+            "insert-membership-of-a-group",
+            frame(
+                12,
+                0,
+                Code::Ok,
+                Message::Insert {
+                    record: view(below),
                 },
             ),
         ),

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use whimbrel_core::Guid;
 
 use crate::wire::{
-    Data, DropReason, MemberList, NetworkHeader, ServiceId, Transport, TransportKind,
-    UpperProtocol, WireError,
+    Data, DropReason, MAX_GROUPS_ABOVE, MemberList, NetworkHeader, ServiceId, Transport,
+    TransportKind, UpperProtocol, WireError,
 };
 
 /// A chunk between arrival and departure. The payload shares the memory that Hop assembled it in.
@@ -82,6 +82,32 @@ impl NetworkHeader {
         self.service.has(ServiceId::MULTICAST) && self.extensions.via.is_none()
     }
 
+    /// Returns true if its chunk was sent to a group: for several members, or a copy for one.
+    pub(crate) fn is_of_group(&self) -> bool {
+        self.service.has(ServiceId::MULTICAST) || self.extensions.group.is_some()
+    }
+
+    /// Returns the groups that its chunk, which is for a group, has come through.
+    pub(crate) fn groups_above(&self) -> Vec<Guid> {
+        let first = self.extensions.group.as_deref();
+        let above = first.into_iter().chain(&self.extensions.above);
+        above.copied().collect()
+    }
+
+    /// Returns true if its chunk is a copy for this member of a group.
+    pub(crate) fn is_for_group_below(&self, name: &Guid) -> bool {
+        self.extensions.group.is_some() && self.destination == *name
+    }
+
+    /// Returns true if its chunk is to reach this host.
+    pub(crate) fn reaches(&self, host: &Guid) -> bool {
+        if !self.is_for_group() {
+            return self.receiver() == *host;
+        }
+        let listed = &self.extensions.members;
+        listed.is_empty() || listed.members().any(|member| member == *host)
+    }
+
     /// Returns the flow of its chunk.
     pub(crate) fn flow(&self) -> Flow {
         Flow {
@@ -139,7 +165,11 @@ impl Chunk {
     /// Returns the copy of a group's chunk for one member, which it reaches as any host.
     pub(crate) fn for_member(mut self, member: Guid) -> Chunk {
         let header = &mut self.header;
-        header.extensions.group = Some(Box::new(header.destination));
+        if header.extensions.group.is_none() {
+            header.extensions.group = Some(Box::new(header.destination));
+        } else if header.extensions.above.len() < MAX_GROUPS_ABOVE {
+            header.extensions.above.push(header.destination);
+        }
         header.extensions.members = MemberList::default();
         header.extensions.via = None;
         header.service = header.service.without(ServiceId::MULTICAST);

@@ -59,7 +59,7 @@ pub(crate) struct Handovers {
     entries: VecDeque<HandedOver>,
     // Contents of flows that the neighbour itself is the source of, least recently used first.
     // With the ids of the requests for them.
-    sent: VecDeque<(Flow, Guid, Option<u64>)>,
+    sent: VecDeque<HandedOver>,
 }
 
 impl Handovers {
@@ -127,26 +127,26 @@ impl Handovers {
 
     /// Records that the neighbour is sending a content of its own: what it has not sent when it
     /// restarts, it has forgotten to send.
-    pub(crate) fn note_sent(&mut self, flow: Flow, content: Guid, request_id: Option<u64>) {
-        let is_it = |it: &(Flow, Guid, _)| (it.0, it.1) == (flow, content);
+    pub(crate) fn note_sent(&mut self, header: &NetworkHeader, content: Guid) {
+        let flow = header.flow();
+        let is_it = |it: &HandedOver| (it.flow, it.content) == (flow, content);
         let known = self.sent.iter().position(is_it);
         known.and_then(|at| self.sent.remove(at));
         if self.sent.len() == MAX_ENTRIES {
             self.sent.pop_front();
         }
-        self.sent.push_back((flow, content, request_id));
+        self.sent.push_back(HandedOver {
+            flow,
+            content,
+            is_for_group: header.is_for_group(),
+            request_id: header.extensions.request,
+            chunks: ChunkRanges::all(),
+        });
     }
 
     /// Removes and returns all entries, for a neighbour that has restarted.
     pub(crate) fn take(&mut self) -> Vec<HandedOver> {
-        let sent = core::mem::take(&mut self.sent).into_iter();
-        let sent = sent.map(|(flow, content, request_id)| HandedOver {
-            flow,
-            content,
-            is_for_group: false,
-            request_id,
-            chunks: ChunkRanges::all(),
-        });
+        let sent = core::mem::take(&mut self.sent);
         let mut all: Vec<HandedOver> = core::mem::take(&mut self.entries).into();
         all.extend(sent);
         all
@@ -205,15 +205,21 @@ mod tests {
     #[test]
     fn of_a_neighbours_own_contents_all_that_is_missing_is_lost() {
         let mut handovers = Handovers::default();
-        let flow = chunk(1, 0).flow();
+        let mut header = chunk(1, 0).header;
         for content in (0..=255).chain([7]) {
-            handovers.note_sent(flow, Guid([content; 32]), Some(content.into()));
+            header.extensions.request = Some(content.into());
+            handovers.note_sent(&header, Guid([content; 32]));
         }
+        assert!(!handovers.sent[0].is_for_group);
         let taken = handovers.take();
         assert_eq!(taken.len(), MAX_ENTRIES);
         let last = taken.last().expect("entries");
         assert_eq!((last.content, last.request_id), (Guid([7; 32]), Some(7)));
         assert!(last.chunks.contains(0) && last.chunks.contains(1 << 20));
+        // What was for a group, its members are told.
+        header.service = ServiceId::MULTICAST;
+        handovers.note_sent(&header, Guid([1; 32]));
+        assert!(handovers.take()[0].is_for_group);
         assert!(handovers.take().is_empty());
     }
 

@@ -332,8 +332,7 @@ impl Links {
             && link.neighbour == Some(chunk.header.source)
             && let Some(data) = chunk.data()
         {
-            link.handovers
-                .note_sent(chunk.flow(), data.content, chunk.header.extensions.request);
+            link.handovers.note_sent(&chunk.header, data.content);
         }
     }
 

@@ -498,12 +498,16 @@ impl Outbox {
         counts: impl Fn(&Chunk) -> bool,
         request: &mut Request,
     ) {
+        let is_meant = |it: &&ChunkToSend| it.chunk.header.reaches(client);
         let flows = self.flows.iter();
-        let of_client = flows.filter(|(flow, _)| flow.destination == *client);
+        let of_client = flows.filter(|(flow, of_flow)| {
+            // A chunk of the flow to a group is for some of its members.
+            let first = of_flow.queued.iter().next();
+            flow.destination == *client || first.is_some_and(|it| it.chunk.header.is_of_group())
+        });
         let queued = of_client.flat_map(|(_, of_flow)| of_flow.queued.iter());
-        let carried = self.carried_chunks();
-        let carried = carried.filter(|it| it.chunk.header.destination == *client);
-        let all = queued.chain(carried).filter(|it| counts(&it.chunk));
+        let all = queued.chain(self.carried_chunks()).filter(is_meant);
+        let all = all.filter(|it| counts(&it.chunk));
         let of_content = all.filter_map(|it| it.chunk.data());
         let of_content = of_content.filter(|data| data.content == request.content);
         let under_way: Vec<(u8, u32)> = of_content

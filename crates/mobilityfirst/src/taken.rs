@@ -48,7 +48,7 @@ impl RecentlyTaken {
             self.0.pop_front();
         }
         self.0.push_back(Taken {
-            client: header.destination,
+            client: header.receiver(),
             content: data.content,
             request,
             chunk: (data.chunk_log2, data.index),

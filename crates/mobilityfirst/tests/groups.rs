@@ -5,14 +5,15 @@ use core::time::Duration;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use whimbrel_core::{SeededRng, Time};
+use whimbrel_core::{SeededRng, Time, WallClock};
 use whimbrel_gnrs::{GroupAdmission, KeyPair};
 use whimbrel_link::HopConfig;
 use whimbrel_mobilityfirst::host::{Host, HostConfig, HostEvent};
 use whimbrel_mobilityfirst::local::{
-    AcceptOffer, ContentOffer, Delivery, LocalEvent, LocalRequest, OfferVerdict, SendContent,
-    SendState, Service, Storage, TransferOptions,
+    AcceptOffer, ContentOffer, Delivery, LocalEvent, LocalRequest, MembershipChange, OfferVerdict,
+    SendContent, SendState, Service, Storage, TransferOptions,
 };
+use whimbrel_mobilityfirst::router::store::StoreLimits;
 use whimbrel_mobilityfirst::router::{NextHop, Route, Router, RouterConfig};
 use whimbrel_mobilityfirst::wire::{OfferUse, Reliability};
 use whimbrel_sim::link::{LinkSpec, Loss};
@@ -21,35 +22,35 @@ use whimbrel_sim::{AnyMachine, Direction, DuplexLink};
 
 use crate::support::{APP, Content, WALL, get, name_server, no_records, router_config};
 
-const SECOND: Duration = Duration::from_secs(1);
-const GROUP: [u8; 32] = [77; 32];
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const GROUP: [u8; 32] = [77; 32];
 /// The router in the middle.
-const CORE: usize = 1;
+pub(crate) const CORE: usize = 1;
 /// The source, among the hosts.
-const SOURCE: usize = 0;
-const CHUNK: usize = 1 << 16;
+pub(crate) const SOURCE: usize = 0;
+pub(crate) const CHUNK: usize = 1 << 16;
 
 /// What the program of a host has seen.
 #[derive(Default)]
-struct Seen {
-    serves: Vec<Content>,
-    messages: usize,
-    offers: usize,
-    complete: usize,
-    chunks: usize,
-    sending: Option<SendState>,
-    refuses: bool,
-    joined: bool,
+pub(crate) struct Seen {
+    pub(crate) serves: Vec<Content>,
+    pub(crate) messages: usize,
+    pub(crate) offers: usize,
+    pub(crate) complete: usize,
+    pub(crate) chunks: usize,
+    pub(crate) sending: Option<SendState>,
+    pub(crate) refuses: bool,
+    pub(crate) joined: bool,
 }
 
-struct World {
-    net: Net<AnyMachine<HostEvent>>,
-    hosts: Vec<usize>,
-    seen: Vec<Seen>,
+pub(crate) struct World {
+    pub(crate) net: Net<AnyMachine<HostEvent>>,
+    pub(crate) hosts: Vec<usize>,
+    pub(crate) seen: Vec<Seen>,
     // The link of each router towards the middle, and of each host.
-    trunks: Vec<usize>,
-    access: Vec<usize>,
-    routers: Vec<usize>,
+    pub(crate) trunks: Vec<usize>,
+    pub(crate) access: Vec<usize>,
+    pub(crate) routers: Vec<usize>,
     // What hosts have accepted.
     offers: Vec<(usize, ContentOffer)>,
 }
@@ -58,14 +59,27 @@ fn router_keys(number: usize) -> KeyPair {
     KeyPair::from_secret(&[100 + number as u8; 32])
 }
 
-fn host_keys(number: usize) -> KeyPair {
+pub(crate) fn host_keys(number: usize) -> KeyPair {
     let mut secret = [9; 32];
     secret[..2].copy_from_slice(&(number as u16).to_be_bytes());
     KeyPair::from_secret(&secret)
 }
 
+/// A network.
+#[derive(Default)]
+pub(crate) struct Setup {
+    pub(crate) leaves: usize,
+    /// Members at each leaf.
+    pub(crate) each: usize,
+    pub(crate) loss: f64,
+    /// Memory of each router for copies.
+    pub(crate) cache: u64,
+    /// The host whose clock is an hour ahead.
+    pub(crate) skewed: Option<usize>,
+}
+
 /// A router, in whichever life of its.
-fn router(number: usize, routers: usize, life: &Life) -> AnyMachine<HostEvent> {
+fn router(number: usize, routers: usize, cache: u64, life: &Life) -> AnyMachine<HostEvent> {
     let name = |number| router_keys(number).guid();
     let others = (0..routers).filter(|other| *other != number);
     let towards = |other| if number == CORE { other } else { CORE };
@@ -79,19 +93,40 @@ fn router(number: usize, routers: usize, life: &Life) -> AnyMachine<HostEvent> {
         wall: life.wall(WALL.unix_millis(Time::ZERO)),
         ..router_config(name(number), hop)
     };
+    let store = StoreLimits {
+        cache,
+        ..config.store
+    };
+    let config = RouterConfig { store, ..config };
     let router = Router::new(config, life.rng());
     AnyMachine::new(router, |never| match never {})
 }
 
-fn host(number: usize) -> AnyMachine<HostEvent> {
+fn host(number: usize, wall: WallClock) -> AnyMachine<HostEvent> {
     let keys = host_keys(number);
-    let host = Host::new(HostConfig::new(keys, WALL), SeededRng::new(number as u64));
+    let host = Host::new(HostConfig::new(keys, wall), SeededRng::new(number as u64));
     AnyMachine::plain(host)
 }
 
 impl World {
     /// `leaves` routers with `each` members, behind links that lose frames with this probability.
-    fn new(leaves: usize, each: usize, loss: f64) -> World {
+    pub(crate) fn new(leaves: usize, each: usize, loss: f64) -> World {
+        World::with(Setup {
+            leaves,
+            each,
+            loss,
+            ..Setup::default()
+        })
+    }
+
+    pub(crate) fn with(setup: Setup) -> World {
+        let Setup {
+            leaves,
+            each,
+            loss,
+            cache,
+            skewed,
+        } = setup;
         let mut net = Net::new(7);
         let near = DuplexLink::symmetric(LinkSpec::new(1_000_000_000, Duration::from_micros(50)));
         let spec = LinkSpec::new(100_000_000, Duration::from_millis(2));
@@ -106,7 +141,7 @@ impl World {
         let (mut links, mut routers, mut trunks) = (0, Vec::new(), Vec::new());
         for number in 0..all {
             let at = net.add(&format!("router {number}"), move |life, _| {
-                router(number, all, life)
+                router(number, all, cache, life)
             });
             net.connect(at, names, &near).unwrap();
             links += 1;
@@ -123,7 +158,9 @@ impl World {
                 None => 0,
                 Some(member) => CORE + 1 + member % leaves,
             };
-            hosts.push(net.add_mortal(&format!("host {number}"), host(number)));
+            let ahead = if Some(number) == skewed { 3_600_000 } else { 0 };
+            let wall = WallClock::new(WALL.unix_millis(Time::ZERO) + ahead);
+            hosts.push(net.add_mortal(&format!("host {number}"), host(number, wall)));
             net.connect(hosts[number], routers[at], &far).unwrap();
             access.push(links);
             links += 1;
@@ -142,11 +179,11 @@ impl World {
         world
     }
 
-    fn members(&self) -> core::ops::Range<usize> {
+    pub(crate) fn members(&self) -> core::ops::Range<usize> {
         1..self.hosts.len()
     }
 
-    fn with<T>(&mut self, host: usize, act: impl FnOnce(&mut Host, Time) -> T) -> T {
+    pub(crate) fn at_host<T>(&mut self, host: usize, act: impl FnOnce(&mut Host, Time) -> T) -> T {
         let node = self.hosts[host];
         self.net.with(node, |machine, now| {
             let host: &mut Host = machine.get_mut().unwrap();
@@ -154,45 +191,52 @@ impl World {
         })
     }
 
-    fn request(&mut self, host: usize, request: LocalRequest) {
-        self.with(host, |host, now| host.request(now, APP, request));
+    pub(crate) fn request(&mut self, host: usize, request: LocalRequest) {
+        self.at_host(host, |host, now| host.request(now, APP, request));
     }
 
-    fn join(&mut self, member: usize) {
-        let until = WALL.unix_millis(self.net.now()) + 86_400_000;
-        let admission = GroupAdmission::sign(&KeyPair::from_secret(&GROUP), None, until);
-        self.request(
+    pub(crate) fn join(&mut self, member: usize) {
+        self.join_group(
             member,
-            LocalRequest::Join {
-                admission,
-                is_on: true,
-            },
+            &KeyPair::from_secret(&GROUP),
+            MembershipChange::Join,
         );
+    }
+
+    pub(crate) fn join_group(&mut self, member: usize, group: &KeyPair, change: MembershipChange) {
+        let until = WALL.unix_millis(self.net.now()) + 86_400_000;
+        let admission = GroupAdmission::sign(group, None, until);
+        self.request(member, LocalRequest::Join { admission, change });
         self.request(member, LocalRequest::Listen { channel: 1 });
         self.request(member, LocalRequest::TakeOffers);
         self.seen[member].joined = true;
     }
 
-    fn leave(&mut self, member: usize) {
+    pub(crate) fn leave(&mut self, member: usize) {
         let admission = GroupAdmission::sign(&KeyPair::from_secret(&GROUP), None, u64::MAX);
         self.request(
             member,
             LocalRequest::Join {
                 admission,
-                is_on: false,
+                change: MembershipChange::Leave,
             },
         );
         self.seen[member].joined = false;
     }
 
-    fn join_all(&mut self) {
+    pub(crate) fn join_all(&mut self) {
         for member in self.members() {
             self.join(member);
         }
         self.run(SECOND);
     }
 
-    fn push(&mut self, content: &Content, delivery: Delivery, reliability: Option<Reliability>) {
+    pub(crate) fn push(
+        &mut self,
+        content: &Content,
+        delivery: Delivery,
+        reliability: Option<Reliability>,
+    ) {
         self.seen[SOURCE].serves.push(content.clone());
         let send = SendContent {
             request: 1,
@@ -225,7 +269,7 @@ impl World {
         self.request(SOURCE, message);
     }
 
-    fn run(&mut self, span: Duration) {
+    pub(crate) fn run(&mut self, span: Duration) {
         let end = self.net.now() + span;
         while self.net.step(end) {
             self.answer();
@@ -234,7 +278,7 @@ impl World {
     }
 
     /// Runs until the source's program is told this state. Returns false if it is not within the time.
-    fn run_until(&mut self, state: SendState, most: Duration) -> bool {
+    pub(crate) fn run_until(&mut self, state: SendState, most: Duration) -> bool {
         let end = self.net.now() + most;
         while self.net.now() < end {
             if self.seen[SOURCE].sending == Some(state) {
@@ -306,31 +350,31 @@ impl World {
         }
     }
 
-    fn complete(&self) -> usize {
+    pub(crate) fn complete(&self) -> usize {
         self.seen[1..].iter().filter(|it| it.complete > 0).count()
     }
 
     /// Bytes on a link towards the members.
-    fn bytes(&self, link: usize, direction: Direction) -> u64 {
+    pub(crate) fn bytes(&self, link: usize, direction: Direction) -> u64 {
         let stats = self.net.sim().link_stats(self.net.link(link), direction);
         stats.transmitted_bytes
     }
 
     /// Bytes that the source has sent.
-    fn source_load(&self) -> u64 {
+    pub(crate) fn source_load(&self) -> u64 {
         self.bytes(self.access[SOURCE], Direction::AToB)
     }
 
     /// Bytes from the source's router to the middle, and from there to each leaf.
-    fn tree_load(&self) -> Vec<u64> {
+    pub(crate) fn tree_load(&self) -> Vec<u64> {
         let mut load = vec![self.bytes(self.trunks[0], Direction::AToB)];
         let leaves = self.trunks[1..].iter();
         load.extend(leaves.map(|trunk| self.bytes(*trunk, Direction::BToA)));
         load
     }
 
-    fn status(&mut self) -> serde_json::Value {
-        let status = self.with(SOURCE, |host, now| host.status(now));
+    pub(crate) fn status(&mut self) -> serde_json::Value {
+        let status = self.at_host(SOURCE, |host, now| host.status(now));
         serde_json::to_value(status).unwrap()
     }
 }

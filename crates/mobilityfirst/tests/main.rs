@@ -11,6 +11,7 @@ mod groups;
 mod handoff;
 mod hostile;
 mod interfaces;
+mod large_groups;
 mod learned_ways;
 mod lying_addresses;
 mod memory;

@@ -12,8 +12,8 @@ use whimbrel_core::{Guid, GuidPrefix};
 use whimbrel_gnrs::{GroupAdmission, Record};
 use whimbrel_mobilityfirst::chunk::{Chunk, Message};
 use whimbrel_mobilityfirst::local::{
-    AcceptOffer, ContentOffer, Get, LocalEvent, LocalRequest, OfferId, OfferVerdict, Publish,
-    SendContent, SendState, ServiceKey, greeting,
+    AcceptOffer, ContentOffer, Get, LocalEvent, LocalRequest, MembershipChange, OfferId,
+    OfferVerdict, Publish, SendContent, SendState, ServiceKey, greeting,
 };
 use whimbrel_mobilityfirst::local::{Delivery, MissingParts, Service, Storage, TransferOptions};
 use whimbrel_mobilityfirst::wire;
@@ -156,6 +156,18 @@ fn grouped() -> Chunk {
 fn for_member() -> Chunk {
     let mut chunk = data();
     chunk.header.extensions.group = Some(Box::new(Record::group_of(&CLIENT)));
+    chunk
+}
+
+/// The copy for the members of the server, which is a group and a member of the one that the chunk was sent to.
+fn for_group_below() -> Chunk {
+    let mut chunk = for_member();
+    let header = &mut chunk.header;
+    header.service = header.service.with(ServiceId::MULTICAST);
+    header.destination = Record::group_of(&SERVER);
+    header.destination_address = Guid::NONE;
+    header.extensions.above = vec![Record::group_of(&CONTENT)];
+    header.extensions.nack_routers = Some(3);
     chunk
 }
 
@@ -312,6 +324,11 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
             "for-member",
             "Data for a group: the copy for the client, which is away",
             for_member(),
+        ),
+        (
+            "for-group-below",
+            "Data for a group: the copy for a group below it, which it has reached by one between them; requests pass 3 routers with copies",
+            for_group_below(),
         ),
         (
             "kept",
@@ -575,7 +592,18 @@ fn local_requests() -> Vec<(&'static str, LocalRequest)> {
                     None,
                     1_800_000_000_000,
                 ),
-                is_on: true,
+                change: MembershipChange::Join,
+            },
+        ),
+        (
+            "join-as-a-group",
+            LocalRequest::Join {
+                admission: GroupAdmission::sign(
+                    &KeyPair::from_secret(&[7; 32]),
+                    None,
+                    1_800_000_000_000,
+                ),
+                change: MembershipChange::JoinAsGroup,
             },
         ),
         (

@@ -91,6 +91,7 @@ pub fn host(plan: &HostPlan, used: BTreeMap<u32, QuotaUse>, start: Start) -> Hos
         binding_lifetime: plan.binding_lifetime,
         announcement_lifetime: plan.announcement_lifetime,
         nack_timeout: plan.nack_timeout,
+        nack_routers: plan.nack_routers,
         window: plan.window,
         content_limit: plan.content_limit,
         max_transfers: plan.max_transfers,

@@ -10,7 +10,7 @@ use whimbrel_core::Guid;
 use whimbrel_core::units::Span;
 use whimbrel_gnrs::GroupAdmission;
 use whimbrel_keychain::small_file;
-use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
+use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, MembershipChange};
 use whimbrel_mobilityfirst::wire::ControlCode;
 use whimbrel_node::keys;
 use whimbrel_node::pointers::unix_ms;
@@ -62,7 +62,13 @@ pub(crate) enum GroupCommand {
         after_help = "Example:\n  whimbrel group join team.admission --key me.pem --router 192.0.2.1:4711\n\nA membership is renewed while a \
                       host daemon runs, and ends a week after it was last renewed."
     )]
-    Join(Joining),
+    Join {
+        #[command(flatten)]
+        joining: Joining,
+        /// The key is that of a group, whose members get what is sent to the other one
+        #[arg(long)]
+        as_group: bool,
+    },
     /// Leave a group
     #[command(
         after_help = "Example:\n  whimbrel group leave team.admission --key me.pem --router 192.0.2.1:4711"
@@ -169,8 +175,15 @@ pub(crate) fn run(command: GroupCommand) -> Outcome {
             lifetime,
             output,
         } => admit(&key, member, lifetime.0, output.as_deref()),
-        GroupCommand::Join(joining) => join(joining, true),
-        GroupCommand::Leave(joining) => join(joining, false),
+        GroupCommand::Join {
+            joining,
+            as_group: false,
+        } => join(joining, MembershipChange::Join),
+        GroupCommand::Join {
+            joining,
+            as_group: true,
+        } => join(joining, MembershipChange::JoinAsGroup),
+        GroupCommand::Leave(joining) => join(joining, MembershipChange::Leave),
         GroupCommand::Members {
             group,
             asking,
@@ -223,13 +236,14 @@ fn ask<T>(
     Err(Failure::new(Exit::Interrupted, "interrupted"))
 }
 
-fn join(joining: Joining, is_on: bool) -> Outcome {
+fn join(joining: Joining, change: MembershipChange) -> Outcome {
+    let is_on = change != MembershipChange::Leave;
     let admission = admission(&joining.admission)?;
     let group = admission.group_name();
     if is_on && joining.asking.access.router.is_empty() != joining.asking.access.key.is_none() {
         note("a member needs a name that stays: name a file for its key with --key");
     }
-    let request = LocalRequest::Join { admission, is_on };
+    let request = LocalRequest::Join { admission, change };
     let code = ask(&joining.asking, &request, false, |event| match event {
         // Until the name service has answered.
         LocalEvent::Published {

@@ -166,8 +166,8 @@ fn torture(arguments: &Torture) -> Outcome {
             ));
         }
         out(&format!(
-            "{} schedules from seed {}: {} requests, {} completed, {} repeated, {} abandoned; {} pushed, {} received, \
-             {} taken for refused; {} broken\n",
+            "{} schedules from seed {}: {} requests, {} completed, {} repeated, {} abandoned; {} pushed, {} received; \
+             {} broken\n",
             done,
             arguments.seed,
             report.requests,
@@ -176,7 +176,6 @@ fn torture(arguments: &Torture) -> Outcome {
             report.abandoned,
             report.pushed,
             report.received,
-            report.misreported,
             broken.len(),
         ));
     }

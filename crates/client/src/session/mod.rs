@@ -26,8 +26,8 @@ use whimbrel_content::{Assembly, ChunkSize};
 use whimbrel_core::{Guid, KeyPair};
 use whimbrel_gnrs::GroupAdmission;
 use whimbrel_mobilityfirst::local::{
-    ContentOffer, Delivery, LocalEvent, LocalRequest, OfferId, OfferVerdict, Publish, ReadChunk,
-    ServiceKey, TransferOptions,
+    ContentOffer, Delivery, LocalEvent, LocalRequest, MembershipChange, OfferId, OfferVerdict,
+    Publish, ReadChunk, ServiceKey, TransferOptions,
 };
 use whimbrel_mobilityfirst::wire::{ControlCode, MAX_MESSAGE};
 
@@ -611,7 +611,11 @@ impl ProgramSession {
     /// Joins a group with this host, or leaves it. A membership outlasts the program. Returns the group's name.
     pub fn set_membership(&mut self, admission: GroupAdmission, is_on: bool) -> Guid {
         let name = admission.group_name();
-        self.take_name(name, LocalRequest::Join { admission, is_on })
+        let change = match is_on {
+            true => MembershipChange::Join,
+            false => MembershipChange::Leave,
+        };
+        self.take_name(name, LocalRequest::Join { admission, change })
     }
 
     fn take_name(&mut self, name: Guid, request: LocalRequest) -> Guid {

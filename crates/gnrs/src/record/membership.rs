@@ -2,7 +2,7 @@
 //!
 //! A group is the name of a key. Its owner signs admissions: of one host, or of anyone (an open group). A host
 //! that joins signs its own record, which carries the admission, so that whoever reads the record can check
-//! both without another look-up [MFTP §3.5].
+//! both without another look-up [MFTP §3.5]. A group joins another one in the same way, with its own key.
 
 use core::fmt;
 use core::str::FromStr;
@@ -18,6 +18,8 @@ const ADMISSION_CONTEXT: &str = "whimbrel 2026 admission to a group v1";
 pub(super) const BODY_LEN: usize = PublicKey::LEN + 1 + 8 + Signature::LEN;
 const FOR_ANYONE: u8 = 0;
 const FOR_MEMBER: u8 = 1;
+/// Set if the member is a group: what is sent to the one is for the members of the other.
+const AS_GROUP: u8 = 2;
 /// Maximum of members of a group.
 pub const MAX_MEMBERS: usize = 1024;
 
@@ -145,15 +147,34 @@ impl Record {
         admission: &GroupAdmission,
         statement: &Statement,
     ) -> Result<Record, StatementError> {
+        Record::signed_membership(keys, admission, statement, 0)
+    }
+
+    /// Signs that the group of `keys` is a member of the group that has admitted it.
+    pub fn membership_of_group(
+        keys: &KeyPair,
+        admission: &GroupAdmission,
+        statement: &Statement,
+    ) -> Result<Record, StatementError> {
+        Record::signed_membership(keys, admission, statement, AS_GROUP)
+    }
+
+    fn signed_membership(
+        keys: &KeyPair,
+        admission: &GroupAdmission,
+        statement: &Statement,
+        flags: u8,
+    ) -> Result<Record, StatementError> {
         if !statement.addresses.is_empty() {
             return Err(StatementError::Invalid(DecodeError::PointerWithAddresses));
         }
         let mut body = Vec::with_capacity(BODY_LEN);
         body.extend(admission.group.0);
-        body.push(match admission.member {
+        let admits = match admission.member {
             None => FOR_ANYONE,
             Some(_) => FOR_MEMBER,
-        });
+        };
+        body.push(admits | flags);
         body.extend(admission.expires_ms.to_be_bytes());
         body.extend(admission.signature.0);
         let subject = Record::group_of(&admission.group_name());
@@ -168,9 +189,10 @@ impl<B: AsRef<[u8]>> Record<B> {
             return None;
         }
         let at = FIXED_LEN + PublicKey::LEN;
-        let member = match self.array::<1>(at) {
-            [FOR_ANYONE] => None,
-            [FOR_MEMBER] => Some(self.key().guid()),
+        let [admits] = self.array::<1>(at);
+        let member = match admits & !AS_GROUP {
+            FOR_ANYONE => None,
+            FOR_MEMBER => Some(self.key().guid()),
             _ => return None,
         };
         Some(GroupAdmission {
@@ -179,6 +201,12 @@ impl<B: AsRef<[u8]>> Record<B> {
             expires_ms: u64::from_be_bytes(self.array(at + 1)),
             signature: Signature(self.array(at + 9)),
         })
+    }
+
+    /// Returns true for a membership whose member is a group.
+    pub fn joins_as_group(&self) -> bool {
+        let at = FIXED_LEN + PublicKey::LEN;
+        self.kind() == Kind::Membership && self.array::<1>(at)[0] & AS_GROUP != 0
     }
 
     /// Checks that a membership stands on an admission of its group that lasts as long.
@@ -214,14 +242,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_membership_round_trips_with_its_admission(secret: [u8; 32], is_open: bool, removed: bool) {
+        fn a_membership_round_trips_with_its_admission(
+            secret: [u8; 32], is_open: bool, removed: bool, as_group: bool,
+        ) {
             let (group, host) = (keys(1), KeyPair::from_secret(&secret));
             let admission = GroupAdmission::sign(&group, (!is_open).then(|| host.guid()), LATER);
             prop_assert_eq!(GroupAdmission::from_bytes(&admission.to_bytes()), Ok(admission));
             prop_assert_eq!(admission.to_string().parse(), Ok(admission));
             prop_assert!(admission.admits(&host.guid(), NOW));
             prop_assert!(!admission.admits(&host.guid(), LATER));
-            let record = Record::membership(&host, &admission, &Statement { removed, ..said() }).unwrap();
+            let statement = Statement { removed, ..said() };
+            let record = match as_group {
+                true => Record::membership_of_group(&host, &admission, &statement).unwrap(),
+                false => Record::membership(&host, &admission, &statement).unwrap(),
+            };
+            prop_assert_eq!(record.joins_as_group(), as_group);
             prop_assert_eq!(record.verify(NOW), Ok(()));
             let (again, rest) = RecordView::split(record.as_bytes()).unwrap();
             prop_assert!(rest.is_empty());

@@ -43,6 +43,9 @@ const LEARNED: f64 = 0.6;
 /// The share with pushes, and the most of them.
 const PUSHES: f64 = 0.6;
 const MAX_PUSHES: u64 = 6;
+/// The share with pushes to the group of all hosts, and the most of them.
+const GROUP_PUSHES: f64 = 0.4;
+const MAX_GROUP_PUSHES: u64 = 3;
 /// The share in which a link flaps, and how often it fails at most.
 const FLAPS: f64 = 0.3;
 const MAX_FLAPS: u64 = 12;
@@ -113,6 +116,17 @@ pub(super) fn add_acts(rng: &mut SeededRng, steps: &mut Vec<Step<Act>>) {
                 act: Act::Fault(fail),
             };
             steps.insert(at, step);
+        }
+    }
+    if rng.chance(GROUP_PUSHES) {
+        for _ in 0..1 + rng.below(MAX_GROUP_PUSHES) {
+            let act = Act::PushToAll {
+                host: byte(rng),
+                content: byte(rng),
+            };
+            let at = rng.below(steps.len() as u64 + 1) as usize;
+            let after = draw_pause(rng);
+            steps.insert(at, Step { after, act });
         }
     }
 }

@@ -59,6 +59,9 @@ trait Victim: Sized {
     /// there is no such thing.
     fn push(&mut self, push: pushes::PushAct, delegated: bool);
 
+    /// Has a host's program send a content to the group of all hosts. Does nothing where there is none.
+    fn push_to_all(&mut self, from: usize, content: usize);
+
     fn strike(&mut self, fault: Fault);
 
     /// Ends all faults, and checks that all transfers end.
@@ -113,6 +116,13 @@ trait Victim: Sized {
                     content: usize::from(content) % library::contents().len(),
                 };
                 self.push(push, delegated);
+            }
+            Act::PushToAll {
+                host: number,
+                content,
+            } => {
+                let content = usize::from(content) % library::contents().len();
+                self.push_to_all(host(number), content);
             }
             Act::Fault(fault) => self.strike(fault),
         }

@@ -271,6 +271,8 @@ impl Victim for Site {
     /// machine loses anything, and a machine has one clock.
     fn push(&mut self, _: super::pushes::PushAct, _: bool) {}
 
+    fn push_to_all(&mut self, _: usize, _: usize) {}
+
     fn strike(&mut self, fault: Fault) {
         let routers = self.plan.routers;
         let mortal = routers + library::contents().len();

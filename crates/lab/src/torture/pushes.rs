@@ -31,49 +31,14 @@ struct PushEntry {
     is_acknowledged: bool,
     has_sender: bool,
     is_received: bool,
+    // One of those of a group, which its sender may not know.
+    is_member: bool,
 }
 
-/// All pushes of a world, and the faults after which a network may have forgotten what it acknowledged.
-#[derive(Debug, Default)]
-pub(super) struct PushLedger {
-    all: Vec<PushEntry>,
-    // When each node crashed last.
-    crashed: BTreeMap<usize, Time>,
-    // When a clock was changed last.
-    clocks: Option<Time>,
-    // Received ones that their senders took for refused.
-    misreported: u64,
-}
-
-impl PushLedger {
-    /// Begins a push. Returns false if it is under way, or over, already.
-    pub(super) fn begin(&mut self, now: Time, what: PushAct, request: u32) -> bool {
-        if self.all.iter().any(|it| it.what == what) {
-            return false;
-        }
-        self.all.push(PushEntry {
-            what,
-            request,
-            since: now,
-            is_acknowledged: false,
-            has_sender: true,
-            is_received: false,
-        });
-        true
-    }
-
+impl PushEntry {
     /// The sender's host reports a state.
-    pub(super) fn note_state(
-        &mut self,
-        from: usize,
-        request: u32,
-        state: SendState,
-    ) -> Result<(), Breach> {
-        let mut own = self.all.iter_mut().filter(|it| it.what.from == from);
-        let Some(pushed) = own.find(|it| it.request == request && it.has_sender) else {
-            return Ok(());
-        };
-        let PushAct { to, content, .. } = pushed.what;
+    fn note_state(&mut self, state: SendState) -> Result<(), Breach> {
+        let PushAct { from, to, content } = self.what;
         let refused = |what| {
             Err(Breach::Push {
                 from,
@@ -85,19 +50,79 @@ impl PushLedger {
         match state {
             SendState::Leaving => Ok(()),
             SendState::Taken | SendState::Kept => {
-                pushed.is_acknowledged = true;
+                self.is_acknowledged = !self.is_member;
                 Ok(())
             }
-            SendState::Delivered if pushed.is_received => Ok(()),
+            SendState::Delivered if self.is_received => Ok(()),
             SendState::Delivered => refused("was called delivered before the receiver had it"),
-            // The receiver confirms it, and says that no further chunk is wanted. On a lossy link the second
-            // message may overtake the first one, and means a refusal then.
-            SendState::NotAccepted if pushed.is_received => {
-                self.misreported += 1;
-                Ok(())
-            }
             _ => refused("was refused, although its receiver takes everything"),
         }
+    }
+}
+
+/// All pushes of a world, and the faults after which a network may have forgotten what it acknowledged.
+#[derive(Debug, Default)]
+pub(super) struct PushLedger {
+    all: Vec<PushEntry>,
+    // When each node crashed last.
+    crashed: BTreeMap<usize, Time>,
+    // When a clock was changed last.
+    clocks: Option<Time>,
+}
+
+impl PushLedger {
+    /// Begins a push. Returns false if it is under way, or over, already.
+    pub(super) fn begin(&mut self, now: Time, what: PushAct, request: u32) -> bool {
+        self.begin_all(now, &[what], request)
+    }
+
+    /// Begins a push to the members of a group. Returns false if one to any of them is under way, or over,
+    /// already.
+    pub(super) fn begin_group(&mut self, now: Time, members: &[PushAct], request: u32) -> bool {
+        let is_new = self.begin_all(now, members, request);
+        if is_new {
+            let of_request = self.all.iter_mut().filter(|it| it.request == request);
+            of_request.for_each(|it| it.is_member = true);
+        }
+        is_new
+    }
+
+    fn begin_all(&mut self, now: Time, all: &[PushAct], request: u32) -> bool {
+        if self.all.iter().any(|it| all.contains(&it.what)) {
+            return false;
+        }
+        let entries = all.iter().map(|what| PushEntry {
+            what: *what,
+            request,
+            since: now,
+            is_acknowledged: false,
+            has_sender: true,
+            is_received: false,
+            is_member: false,
+        });
+        self.all.extend(entries);
+        true
+    }
+
+    /// The sender's host reports a state.
+    pub(super) fn note_state(
+        &mut self,
+        from: usize,
+        request: u32,
+        state: SendState,
+    ) -> Result<(), Breach> {
+        let is_meant =
+            |it: &&mut PushEntry| it.what.from == from && it.request == request && it.has_sender;
+        let all: Vec<&mut PushEntry> = self.all.iter_mut().filter(is_meant).collect();
+        if all.iter().any(|it| it.is_member) && state == SendState::Delivered {
+            // Those that had not joined yet are not waited for.
+            for pushed in all {
+                pushed.has_sender = false;
+            }
+            return Ok(());
+        }
+        all.into_iter()
+            .try_for_each(|pushed| pushed.note_state(state))
     }
 
     /// A receiver has a content whole.
@@ -132,17 +157,6 @@ impl PushLedger {
 
     pub(super) fn len(&self) -> usize {
         self.all.len()
-    }
-
-    pub(super) fn misreported(&self) -> u64 {
-        self.misreported
-    }
-
-    /// Returns true if this content was sent to this host. A request of that host for it would share the
-    /// sender's upload with the push.
-    pub(super) fn has(&self, to: usize, content: usize) -> bool {
-        let of = |it: &PushEntry| (it.what.to, it.what.content) == (to, content);
-        self.all.iter().any(of)
     }
 
     pub(super) fn received(&self) -> usize {

@@ -74,6 +74,13 @@ pub enum Act {
         /// The access router is asked to keep copies.
         delegated: bool,
     },
+    /// A host's program sends a content to the group of all hosts.
+    PushToAll {
+        /// The host.
+        host: u8,
+        /// The content.
+        content: u8,
+    },
     /// Something goes wrong with a node (hosts first, then routers, then the name server) or a link.
     Fault(Fault),
 }

@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use whimbrel_content::RangeSet;
 use whimbrel_core::{Guid, Time};
+use whimbrel_gnrs::{GroupAdmission, KeyPair};
 use whimbrel_mobilityfirst::local::{
-    AcceptOffer, ContentOffer, Get, LocalChunk, LocalEvent, LocalRequest, OfferId, OfferVerdict,
-    Publish, ReadChunk, SendContent, SendState, TransferOptions,
+    AcceptOffer, ContentOffer, Delivery, Get, LocalChunk, LocalEvent, LocalRequest,
+    MembershipChange, OfferId, OfferVerdict, Publish, ReadChunk, SendContent, SendState, Service,
+    TransferOptions,
 };
 use whimbrel_mobilityfirst::wire::{ContentKind, OfferUse};
 
@@ -74,6 +76,19 @@ impl Download {
     }
 }
 
+/// The receiver of what is sent without a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum PushTarget {
+    Host(Guid),
+    /// The group of all hosts.
+    Group,
+}
+
+/// The keys of the group that all hosts join.
+fn group_keys() -> KeyPair {
+    KeyPair::from_secret(&[200; 32])
+}
+
 /// The consequence of an event for the world.
 #[derive(Debug, PartialEq)]
 pub(super) enum Consequence {
@@ -136,24 +151,37 @@ impl Program {
         let publish = mine.map(|(number, _)| {
             LocalRequest::Publish(described(number), TransferOptions::default())
         });
-        core::iter::once(LocalRequest::TakeOffers)
+        let join = LocalRequest::Join {
+            admission: GroupAdmission::sign(&group_keys(), None, u64::MAX),
+            change: MembershipChange::Join,
+        };
+        [LocalRequest::TakeOffers, join]
+            .into_iter()
             .chain(publish)
             .collect()
     }
 
-    /// Sends a content to a host that has not asked for it.
+    /// Sends a content to a host, or a group of them, that has not asked for it.
     pub(super) fn send(
         &self,
         request: u32,
         content: usize,
-        destination: Guid,
+        to: PushTarget,
         delegated: bool,
     ) -> Vec<LocalRequest> {
+        let (destination, service) = match to {
+            PushTarget::Host(host) => (host, Service::Default),
+            PushTarget::Group => (group_keys().guid(), Service::Multicast),
+        };
         let send = LocalRequest::Send(SendContent {
             request,
             destination,
             options: TransferOptions {
                 chunk_log2: CHUNK_LOG2,
+                delivery: Delivery {
+                    service,
+                    ..Delivery::default()
+                },
                 ..TransferOptions::default()
             },
             proposed: OfferUse::File,
@@ -188,11 +216,6 @@ impl Program {
             credit: CREDIT,
             resume: Bytes::new(),
         }
-    }
-
-    /// Returns true if it fetches a content.
-    pub(super) fn fetches(&self, content: usize) -> bool {
-        self.downloads.values().any(|it| it.content == content)
     }
 
     /// Cancels the oldest request.

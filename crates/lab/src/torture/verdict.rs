@@ -17,8 +17,6 @@ pub struct Report {
     pub pushed: u64,
     /// Those of them that arrived whole.
     pub received: u64,
-    /// Those that their senders took for refused.
-    pub misreported: u64,
     /// Events of the simulation.
     pub events: u64,
     /// Longest time from the end of the faults to the end of a transfer, in seconds.
@@ -34,7 +32,6 @@ impl Report {
         self.abandoned += other.abandoned;
         self.pushed += other.pushed;
         self.received += other.received;
-        self.misreported += other.misreported;
         self.events += other.events;
         self.slowest_s = self.slowest_s.max(other.slowest_s);
     }

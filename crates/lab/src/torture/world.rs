@@ -21,7 +21,7 @@ use whimbrel_sim::testbed::{Fault, Happening, Life, Net, TOLERATED};
 use whimbrel_sim::{DuplexLink, SimulatedDisk};
 
 use super::pushes::{PushAct, PushLedger};
-use super::transfers::{Consequence, Program};
+use super::transfers::{Consequence, Program, PushTarget};
 use super::{Again, Agenda, Breach, Features, Layout, Report, Schedule, Victim};
 use crate::simulated::ORIGIN_UNIX_MS;
 
@@ -139,7 +139,8 @@ impl Plan {
         if node == self.hosts + self.routers {
             let store = MemoryStore::new(RecordLimits::default());
             let wall = life.wall(ORIGIN_UNIX_MS);
-            let server = Server::new(ServerConfig::default(), wall, [7; 32], store);
+            // Clients know a restart by another secret.
+            let server = Server::new(ServerConfig::default(), wall, seed, store);
             return Node::from(server);
         }
         let started = start(&hop);
@@ -288,7 +289,7 @@ impl Victim for World {
     }
 
     fn ask(&mut self, host: usize, content: usize, repeated: u64) {
-        if !self.net.is_running(host) || self.pushes.has(host, content) {
+        if !self.net.is_running(host) {
             return;
         }
         self.next_request += 1;
@@ -316,14 +317,28 @@ impl Victim for World {
 
     fn push(&mut self, push: PushAct, delegated: bool) {
         let PushAct { from, to, content } = push;
-        if !self.net.is_running(from) || self.programs[to].fetches(content) {
+        if !self.net.is_running(from) {
             return;
         }
         self.next_request += 1;
         let request = self.next_request;
         if self.pushes.begin(self.net.now(), push, request) {
-            let to = Plan::keys(to).guid();
+            let to = PushTarget::Host(Plan::keys(to).guid());
             let said = self.programs[from].send(request, content, to, delegated);
+            self.say(from, said);
+        }
+    }
+
+    fn push_to_all(&mut self, from: usize, content: usize) {
+        if !self.net.is_running(from) {
+            return;
+        }
+        self.next_request += 1;
+        let request = self.next_request;
+        let others = (0..self.plan.hosts).filter(|to| *to != from);
+        let all: Vec<PushAct> = others.map(|to| PushAct { from, to, content }).collect();
+        if self.pushes.begin_group(self.net.now(), &all, request) {
+            let said = self.programs[from].send(request, content, PushTarget::Group, false);
             self.say(from, said);
         }
     }
@@ -350,7 +365,6 @@ impl Victim for World {
         self.await_downloads(false)?;
         self.report.pushed += self.pushes.len() as u64;
         self.report.received += self.pushes.received() as u64;
-        self.report.misreported += self.pushes.misreported();
         self.run_for(IDLE)?;
         self.check_idle()?;
         self.report.events = self.net.sim().stats().events;

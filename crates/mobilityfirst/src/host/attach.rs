@@ -13,7 +13,7 @@ use super::memberships::{self, Memberships};
 use super::services::Services;
 use super::{App, Timer};
 use crate::links::Links;
-use crate::local::LocalEvent;
+use crate::local::{LocalEvent, MembershipChange};
 use crate::next_hops::{Branch, NextHops};
 use crate::wire::{
     ATTACH_CONTEXT, Control, ControlCode, OfferTerms, OfferUse, SignedOffer, attach_statement,
@@ -453,11 +453,11 @@ impl Registration {
         &mut self,
         app: App,
         admission: GroupAdmission,
-        is_on: bool,
+        change: MembershipChange,
         effects: &mut Effects,
     ) {
         let (content, code) = (admission.group_name(), ControlCode::Full);
-        match self.memberships.set(app, admission, is_on) {
+        match self.memberships.set(app, admission, change) {
             Some(group) => self.announce(group),
             None => effects.tell(app, LocalEvent::Published { content, code }),
         }

@@ -52,6 +52,9 @@ pub struct HostConfig {
     /// Time for which chunks may be missing before their source is told, unless a request says
     /// otherwise.
     pub nack_timeout: Duration,
+    /// The routers with copies that a request for a chunk which this host has sent to a group may pass; the next
+    /// one drops it [MFTP §3.5]. Without a number it reaches this host.
+    pub nack_routers: Option<u8>,
     /// Longest content that is fetched, in bytes.
     pub content_limit: u64,
     /// How several links are used together.
@@ -82,6 +85,7 @@ impl HostConfig {
             binding_lifetime: Duration::from_secs(60),
             announcement_lifetime: Duration::from_secs(600),
             nack_timeout: Duration::from_secs(5),
+            nack_routers: None,
             content_limit: 1 << 48,
             policy: LinkPolicy::default(),
             terms: BTreeMap::new(),

@@ -157,6 +157,7 @@ impl Host {
         header.extensions.offer = ready.offer;
         header.extensions.lifetime_ms = treatment.lifetime_ms;
         header.extensions.nack_timeout_ms = ready.nack_timeout_ms;
+        header.extensions.nack_routers = ready.nack_routers;
         header.extensions.group = ready.group.map(Box::new);
         header.extensions.members = MemberList::unplaced(ready.members);
         header.extensions.delegate =

@@ -32,6 +32,8 @@ pub(super) struct Treatment {
     pub(super) lifetime_ms: Option<u32>,
     /// Whether its flow is divided among this host's links; `None` leaves it to the policy.
     pub(super) divides: Option<bool>,
+    /// The routers with copies that a request may pass.
+    pub(super) nack_routers: Option<u8>,
 }
 
 impl Treatment {
@@ -41,6 +43,7 @@ impl Treatment {
             service: delivery.service(service),
             lifetime_ms: delivery.lifetime_ms(),
             divides: delivery.divides(),
+            nack_routers: None,
         }
     }
 }
@@ -51,6 +54,7 @@ impl From<ServiceId> for Treatment {
             service,
             lifetime_ms: None,
             divides: None,
+            nack_routers: None,
         }
     }
 }

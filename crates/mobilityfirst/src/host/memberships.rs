@@ -11,7 +11,7 @@ use whimbrel_gnrs::{GroupAdmission, KeyPair, Record, Statement, StatementError};
 
 use super::effects::{Action, Effects};
 use super::{App, Host, Way};
-use crate::local::LocalEvent;
+use crate::local::{LocalEvent, MembershipChange};
 use crate::wire::{Control, ControlCode};
 
 /// Bound of the groups of a host.
@@ -28,7 +28,13 @@ struct Membership {
     admission: GroupAdmission,
     // Programs that are told the outcome.
     apps: BTreeSet<App>,
-    is_over: bool,
+    change: MembershipChange,
+}
+
+impl Membership {
+    fn is_over(&self) -> bool {
+        self.change == MembershipChange::Leave
+    }
 }
 
 /// A program that has asked for the members of a group.
@@ -48,7 +54,12 @@ pub(super) struct Memberships {
 
 impl Memberships {
     /// Joins or leaves a group. Returns the name of its memberships; `None` if there are too many.
-    pub(super) fn set(&mut self, app: App, admission: GroupAdmission, is_on: bool) -> Option<Guid> {
+    pub(super) fn set(
+        &mut self,
+        app: App,
+        admission: GroupAdmission,
+        change: MembershipChange,
+    ) -> Option<Guid> {
         let group = Record::group_of(&admission.group_name());
         if self.by_group.len() >= MAX_GROUPS && !self.by_group.contains_key(&group) {
             return None;
@@ -56,10 +67,10 @@ impl Memberships {
         let known = self.by_group.entry(group).or_insert(Membership {
             admission,
             apps: BTreeSet::new(),
-            is_over: false,
+            change,
         });
         known.admission = admission;
-        known.is_over = !is_on;
+        known.change = change;
         known.apps.insert(app);
         Some(group)
     }
@@ -74,7 +85,7 @@ impl Memberships {
     /// Returns true if the host is a member of this group.
     pub(super) fn has(&self, group: &Guid) -> bool {
         let membership = self.by_group.get(group);
-        membership.is_some_and(|membership| !membership.is_over)
+        membership.is_some_and(|membership| !membership.is_over())
     }
 
     /// Returns the programs that are told of a group, and its name.
@@ -96,22 +107,28 @@ impl Memberships {
     ) -> Option<Result<Record, StatementError>> {
         let membership = self.by_group.get(group)?;
         let longest = statement.issued_ms + LIFETIME.as_millis() as u64;
-        let expires_ms = match membership.is_over {
+        let expires_ms = match membership.is_over() {
             true => longest,
             false => longest.min(membership.admission.expires_ms),
         };
         let statement = Statement {
             expires_ms,
-            removed: membership.is_over,
+            removed: membership.is_over(),
             ..statement.clone()
         };
-        Some(Record::membership(keys, &membership.admission, &statement))
+        let admission = &membership.admission;
+        Some(match membership.change {
+            MembershipChange::JoinAsGroup => {
+                Record::membership_of_group(keys, admission, &statement)
+            }
+            _ => Record::membership(keys, admission, &statement),
+        })
     }
 
     /// The name service has answered about a group: what is over is forgotten.
     pub(super) fn note_outcome(&mut self, group: &Guid, code: ControlCode) {
         let is_done = code == ControlCode::Registered;
-        if is_done && self.by_group.get(group).is_some_and(|it| it.is_over) {
+        if is_done && self.by_group.get(group).is_some_and(Membership::is_over) {
             self.by_group.remove(group);
         }
     }
@@ -145,12 +162,12 @@ impl Host {
         now: Time,
         app: App,
         admission: GroupAdmission,
-        is_on: bool,
+        change: MembershipChange,
     ) {
         let content = admission.group_name();
         let has_ended = admission.expires_ms <= self.registration.own_millis(now);
         let admits = admission.member.is_none_or(|member| member == self.guid);
-        let refused = match is_on {
+        let refused = match change != MembershipChange::Leave {
             true if has_ended => Some(ControlCode::Clock),
             true if !admits => Some(ControlCode::Invalid),
             _ => (!admission.is_signed()).then_some(ControlCode::Invalid),
@@ -160,7 +177,7 @@ impl Host {
                 .effects
                 .tell(app, LocalEvent::Published { content, code });
         }
-        (self.registration).set_membership(app, admission, is_on, &mut self.effects);
+        (self.registration).set_membership(app, admission, change, &mut self.effects);
     }
 
     /// A program asks for the members of a group.
@@ -210,7 +227,9 @@ mod tests {
         );
         let admission = GroupAdmission::sign(&group, None, NOW + 3_600_000);
         let mut memberships = Memberships::default();
-        let name = memberships.set(App::Inner(1), admission, true).unwrap();
+        let name = memberships
+            .set(App::Inner(1), admission, MembershipChange::Join)
+            .unwrap();
         assert_eq!(name, Record::group_of(&group.guid()));
         memberships.forget(App::Inner(1));
         assert!(memberships.has(&name) && memberships.programs(&name).is_empty());
@@ -218,7 +237,9 @@ mod tests {
         let record = memberships.sign(&name, &host, &said).unwrap().unwrap();
         assert_eq!(record.verify(NOW), Ok(()));
         assert_eq!(record.expires_ms(), NOW + 3_600_000);
-        memberships.set(App::Inner(2), admission, false).unwrap();
+        memberships
+            .set(App::Inner(2), admission, MembershipChange::Leave)
+            .unwrap();
         assert!(!memberships.has(&name));
         let record = memberships.sign(&name, &host, &said).unwrap().unwrap();
         assert!(record.is_removal() && record.verify(NOW) == Ok(()));
@@ -229,7 +250,9 @@ mod tests {
         for secret in 10..110 {
             let group = KeyPair::from_secret(&[secret; 32]);
             let admission = GroupAdmission::sign(&group, None, NOW + 1);
-            joined += usize::from(memberships.set(App::Inner(1), admission, true).is_some());
+            let change = MembershipChange::JoinAsGroup;
+            let set = memberships.set(App::Inner(1), admission, change);
+            joined += usize::from(set.is_some());
         }
         assert_eq!(joined, MAX_GROUPS);
     }

@@ -154,7 +154,8 @@ impl Host {
             ),
             registration: Registration::new(terms, config.wall),
             downloads: Downloads::new(limits, &mut rng),
-            uploads: Uploads::new(guid, config.max_transfers, &mut rng),
+            uploads: Uploads::new(guid, config.max_transfers, &mut rng)
+                .with_nack_routers(config.nack_routers),
             inbox: OfferedContents::new(config.buffer_packets),
             pings: Pings::new(rng.next_word()),
             messages: Messages::new(rng.next_word()),
@@ -280,7 +281,9 @@ impl Host {
                 let keys = whimbrel_gnrs::KeyPair::from_secret(&key.0);
                 self.registration.attach_service(app, keys, effects);
             }
-            LocalRequest::Join { admission, is_on } => self.join_group(now, app, admission, is_on),
+            LocalRequest::Join { admission, change } => {
+                self.join_group(now, app, admission, change)
+            }
             LocalRequest::Members { request, group } => self.ask_for_members(app, request, &group),
             LocalRequest::Accept(accept) => self.accept_offer(now, app, &accept),
             LocalRequest::Settle {
@@ -415,12 +418,11 @@ impl Host {
                     && let Some(data) = chunk.data()
                 {
                     let way = self.uplinks.way_back(carried.port);
-                    let client = chunk.header.destination;
                     let link = self.links.at(carried.port);
                     let guard = link.map_or(MIN_GUARD, |link| link.repeat_guard(chunk.size()));
                     let uploads = &mut self.uploads;
                     let effects = &mut self.effects;
-                    uploads.note_delivered(now, way, client, &data, guard, effects);
+                    uploads.note_delivered(now, way, &chunk.header, &data, guard, effects);
                 }
             }
             LinkEvent::TooLarge(port, outgoing) => {
@@ -462,12 +464,12 @@ impl Host {
 
     fn send_again(&mut self, chunks: Vec<ChunkToSend>) {
         for outgoing in chunks {
-            let (client, data) = (outgoing.chunk.header.destination, outgoing.chunk.data());
+            let (header, data) = (outgoing.chunk.header.clone(), outgoing.chunk.data());
             if self.send(Way::Uplink, outgoing.chunk, None) {
                 continue;
             }
             match data {
-                Some(data) => self.uploads.take_back(Way::Uplink, client, &data),
+                Some(data) => self.uploads.take_back(Way::Uplink, &header, &data),
                 None => self.effects.drop("no-router"),
             }
         }

@@ -184,6 +184,7 @@ impl Host {
         let mut header = self.header(way, service, UpperProtocol::Transport, to, address);
         header.extensions.request = request_id;
         header.extensions.lifetime_ms = treatment.lifetime_ms;
+        header.extensions.nack_routers = treatment.nack_routers;
         self.send(way, Chunk::of_transport(header, message), divides)
     }
 

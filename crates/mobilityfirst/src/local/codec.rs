@@ -7,8 +7,8 @@ use whimbrel_gnrs::GroupAdmission;
 use super::delivery::{put_accept, put_publish, read_publish};
 use super::{
     AcceptOffer, ContentOffer, Delivery, FailReason, Get, LocalChunk, LocalEvent, LocalRequest,
-    MAX_NAMES, MissingParts, OfferId, OfferVerdict, ReadChunk, SendContent, SendState, ServiceKey,
-    TransferOptions, TransferState,
+    MAX_NAMES, MembershipChange, MissingParts, OfferId, OfferVerdict, ReadChunk, SendContent,
+    SendState, ServiceKey, TransferOptions, TransferState,
 };
 use crate::wire::{ContentKind, ControlCode, MAX_MESSAGE, Reader, WireError, put_short_text};
 
@@ -68,7 +68,7 @@ impl LocalRequest {
             }
             LocalRequest::TakeOffers => out.push(15),
             LocalRequest::Attach { key } => put_name(out, 18, &Guid(key.0)),
-            LocalRequest::Join { admission, is_on } => put_join(out, admission, *is_on),
+            LocalRequest::Join { admission, change } => put_join(out, admission, *change),
             LocalRequest::Members { request, group } => {
                 put_number(out, 21, *request);
                 out.extend_from_slice(group.as_bytes());
@@ -452,16 +452,21 @@ fn put_name(out: &mut Vec<u8>, kind: u8, name: &Guid) {
     out.extend_from_slice(name.as_bytes());
 }
 
-fn put_join(out: &mut Vec<u8>, admission: &GroupAdmission, is_on: bool) {
-    out.extend_from_slice(&[20, u8::from(is_on)]);
+fn put_join(out: &mut Vec<u8>, admission: &GroupAdmission, change: MembershipChange) {
+    out.extend_from_slice(&[20, change as u8]);
     out.extend_from_slice(&admission.to_bytes());
 }
 
 fn read_join(reader: &mut Reader<'_>) -> Result<LocalRequest, WireError> {
-    let is_on = flag(reader.u8()?)?;
+    let change = match reader.u8()? {
+        0 => MembershipChange::Leave,
+        1 => MembershipChange::Join,
+        2 => MembershipChange::JoinAsGroup,
+        _ => return Err(WireError::Invalid("membership")),
+    };
     let admission = GroupAdmission::from_bytes(reader.take(GroupAdmission::LEN)?)
         .map_err(|_| WireError::Invalid("admission"))?;
-    Ok(LocalRequest::Join { admission, is_on })
+    Ok(LocalRequest::Join { admission, change })
 }
 
 fn put_number(out: &mut Vec<u8>, kind: u8, number: u32) {

@@ -23,6 +23,17 @@ pub use version::{LOCAL_VERSION, VersionMismatch, check_greeting, greeting};
 /// Maximum of names in one [`LocalEvent::Names`].
 pub const MAX_NAMES: usize = 32;
 
+/// A change of the membership of a host in a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MembershipChange {
+    /// It ends.
+    Leave = 0,
+    /// The host is a member.
+    Join = 1,
+    /// The host's key is that of a group, whose members get what is sent to the other one.
+    JoinAsGroup = 2,
+}
+
 /// From a program to its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LocalRequest {
@@ -130,8 +141,8 @@ pub enum LocalRequest {
     Join {
         /// By which the group lets it in.
         admission: GroupAdmission,
-        /// True to join.
-        is_on: bool,
+        /// What changes.
+        change: MembershipChange,
     },
     /// Request the members of a group. If the answer takes longer than a second, the program asks again.
     Members {

@@ -6,7 +6,7 @@ mod parting;
 
 use bytes::Bytes;
 use whimbrel_core::{Guid, PortId, Recent, SeededRng, Source, Time};
-use whimbrel_gnrs::{Answer, Failure, Lookup, Record};
+use whimbrel_gnrs::{Answer, Failure, Kind, Lookup, Record};
 
 use super::attach::{Attachments, outcome};
 use super::effects::{Action, Effects};
@@ -40,6 +40,8 @@ pub(super) enum BindingOutcome {
     Store,
     /// Nobody has what it asks for.
     Unknown(DropReason),
+    /// It was sent to a group of which its destination is a member, which is a group itself.
+    Group,
 }
 
 /// Who is where, as far as this router knows.
@@ -274,6 +276,14 @@ impl Binding {
             return match self.measure_providers(now, sought, answer, links) {
                 Some(pending) => BindingOutcome::Wait(pending),
                 None => self.bind_to_nearest(now, outgoing, sought, answer, links, effects),
+            };
+        }
+        let is_below = outgoing.chunk.header.is_for_group_below(&name);
+        if answer.providers.iter().any(is_membership) {
+            return match is_below {
+                true => BindingOutcome::Group,
+                // A group is no host: it will have no address.
+                false => BindingOutcome::Unknown(DropReason::NoSuchName),
             };
         }
         // "The destination does not have an active network address binding" [MFTP §3.3].
@@ -553,6 +563,10 @@ impl Binding {
         }
         self.attachments.handle_register(now, from, record, effects)
     }
+}
+
+fn is_membership(record: &Record) -> bool {
+    record.kind() == Kind::Membership
 }
 
 /// Returns what a chunk seeks that waits for the answer about a host, to be bound to the nearest one.

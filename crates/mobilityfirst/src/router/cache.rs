@@ -24,8 +24,9 @@ pub(super) struct ContentCache {
 }
 
 impl ContentCache {
-    /// Copies a chunk of a content that a client fetches through this router, if the chunk is proven:
-    /// a false one would else be given to all that ask.
+    /// Copies a chunk of a content that a client fetches through this router, or that is sent to a group: its
+    /// members may ask for it again [MFTP §3.5]. The chunk must be proven: a false one would else be given to all
+    /// that ask.
     pub(super) fn copy_passing(
         &mut self,
         now: Time,
@@ -34,13 +35,15 @@ impl ContentCache {
         proxy: &mut Proxy,
         effects: &mut Effects,
     ) {
-        // What its sender offers to one receiver is not for others.
+        let copies = proxy.store().copies();
         let is_offer = chunk.header.extensions.offer.is_some();
-        if is_offer
-            || !self
-                .fetches
-                .wants(&data.content, data.chunk_log2, data.index)
-        {
+        let is_wanted = match is_offer && chunk.header.is_of_group() {
+            true => copies.is_caching() && !copies.has_offered(&chunk.header, data),
+            // What its sender offers to one receiver is not for others.
+            false if is_offer => false,
+            false => (self.fetches).wants(&data.content, data.chunk_log2, data.index),
+        };
+        if !is_wanted {
             return;
         }
         if !is_proven(data) {
@@ -74,6 +77,28 @@ impl ContentCache {
         if let Some(next) = self.fetches.next_check(now) {
             effects.push(Action::SetEarlier(Timer::Fetches, next));
         }
+    }
+
+    /// Counts a router with copies that a member's request has passed in vain [MFTP §3.5]: "transport proxies can
+    /// be instructed through proper chunk marking, to discard retransmission requests that exceed a number of
+    /// traversed proxies". Returns false if it goes no further.
+    pub(super) fn pass_nack(&mut self, chunk: &mut Chunk, proxy: &Proxy) -> bool {
+        let kinds = [TransportKind::Nack as u8, TransportKind::Resend as u8];
+        let asks = (chunk.message.head.first()).is_some_and(|kind| kinds.contains(kind));
+        let Some(left) = chunk.header.extensions.nack_routers else {
+            return true;
+        };
+        if !asks || !proxy.store().copies().is_caching() {
+            return true;
+        }
+        chunk.header.extensions.nack_routers = left.checked_sub(1);
+        if left == 0
+            && let Ok(Transport::Nack(request) | Transport::Resend(request)) = chunk.transport()
+        {
+            // It brings nothing for which others could wait.
+            (self.fetches).abandon(&chunk.header.source, &request.content);
+        }
+        left > 0
     }
 
     /// Takes from a request for chunks that are known to be lost what this router has copies of. Returns true
@@ -111,9 +136,13 @@ impl ContentCache {
     }
 
     /// Requests of clients whose fetcher brings nothing go on.
-    pub(super) fn check_fetches(&mut self, now: Time, effects: &mut Effects) {
+    pub(super) fn check_fetches(&mut self, now: Time, proxy: &Proxy, effects: &mut Effects) {
         for (from, request) in self.fetches.due(now) {
             let mut request = request;
+            if !self.pass_nack(&mut request, proxy) {
+                effects.drop("nack-limit");
+                continue;
+            }
             request.header.hop_limit = request.header.hop_limit.saturating_sub(1);
             let outgoing = ChunkToSend {
                 chunk: request,
@@ -146,7 +175,7 @@ impl ContentCache {
                 self.fetches.stop(&client, &content);
                 continue;
             };
-            let Some((copy, room)) = proxy.copy(&(content, index)) else {
+            let Some((copy, room)) = proxy.copy(&(content, index), &asked) else {
                 self.fetches.note_sent(now, turn, index, false);
                 continue;
             };
@@ -194,7 +223,12 @@ fn answer(copy: &Chunk, asked: &NetworkHeader) -> Chunk {
     header.source_address = was.source_address;
     header.destination_address = asked.source_address;
     header.extensions.request = asked.extensions.request;
-    if asked.source == was.destination {
+    if was.is_of_group() {
+        // It stays a copy for members at the routers that it passes.
+        let group = was.extensions.group.clone();
+        header.extensions.group = Some(group.unwrap_or_else(|| Box::new(was.destination)));
+        header.extensions.offer = was.extensions.offer;
+    } else if asked.source == was.destination {
         header.extensions.offer = was.extensions.offer;
     }
     let message = copy.message.clone();

@@ -9,7 +9,7 @@ use whimbrel_core::identity::{PublicKey, Signature};
 
 use super::hostile::name;
 use super::store::Purpose;
-use super::tests::{Net, SOURCE, config, port};
+use super::tests::{Net, SOURCE, config, join, port};
 use super::{RouterConfig, RouterCounters};
 use crate::chunk::Chunk;
 use crate::wire::{
@@ -414,4 +414,214 @@ fn what_is_false_of_somebody_else_or_without_room_is_not_kept() {
     scene.net.send(1, absent);
     scene.net.run(Duration::from_secs(1));
     assert_eq!((scene.kept(), scene.told().1), (0, ChunkRanges::from(0..1)));
+}
+
+/// The id of the offer to a group.
+const OFFER: u64 = 9;
+
+fn member(number: usize) -> Guid {
+    whimbrel_gnrs::KeyPair::from_secret(&[70 + number as u8; 32]).guid()
+}
+
+/// A source (neighbour 1) of a group whose members are neighbours 2 to 4.
+struct GroupScene {
+    scene: Scene,
+    group: Guid,
+    // The mark of requests, and those of the requests that have reached the source.
+    nack_routers: Option<u8>,
+    marks: Vec<Option<u8>>,
+}
+
+impl GroupScene {
+    fn new(cache: u64) -> GroupScene {
+        let mut scene = Scene::new(cache);
+        let group = join(&mut scene.net, &[2, 3, 4]);
+        GroupScene {
+            scene,
+            group,
+            nack_routers: None,
+            marks: Vec::new(),
+        }
+    }
+
+    /// The source sends a chunk to the group, or again to a member.
+    fn send(&mut self, index: u32, to: Option<Guid>) {
+        let mut chunk = self.scene.chunk(1, index, false);
+        let header = &mut chunk.header;
+        header.destination = to.unwrap_or(self.group);
+        match to {
+            Some(_) => header.extensions.group = Some(Box::new(self.group)),
+            None => header.service = header.service.with(ServiceId::MULTICAST),
+        }
+        header.extensions.request = Some(OFFER);
+        header.extensions.offer = Some(offer());
+        self.scene.net.send(1, chunk);
+        self.run(200);
+    }
+
+    fn nack(&mut self, number: usize, id: u64, chunks: ChunkRanges) {
+        self.send_nack(number, id, chunks);
+        self.run(200);
+    }
+
+    fn send_nack(&mut self, number: usize, id: u64, chunks: ChunkRanges) {
+        let (service, upper) = (ServiceId::DELAY_TOLERANT, UpperProtocol::Transport);
+        let mut header = NetworkHeader::new(service, upper, member(number), *SOURCE);
+        header.extensions.request = Some(id);
+        header.extensions.nack_routers = self.nack_routers;
+        let request = Request {
+            content: self.scene.tree.root(),
+            chunk_log2: 14,
+            is_exact: false,
+            window: None,
+            reliability: Reliability::Nack,
+            chunks,
+        };
+        let nack = Chunk::of_transport(header, &Transport::Nack(request));
+        self.scene.net.send(number, nack);
+    }
+
+    fn run(&mut self, ms: u64) {
+        self.scene.net.run(Duration::from_millis(ms));
+    }
+
+    /// Returns the chunks that a member has got since the last time.
+    fn got(&mut self, number: usize) -> Vec<u32> {
+        let got = self.scene.net.received(number).keys().copied().collect();
+        self.scene
+            .net
+            .neighbour(number, |it, _| it.received.clear());
+        got
+    }
+
+    /// Returns the requests that have reached the source since the last time.
+    fn nacks(&mut self) -> Vec<(Guid, ChunkRanges)> {
+        let chunks = self.scene.net.chunks(1).iter();
+        let nacks = chunks.filter_map(|it| match it.transport() {
+            Ok(Transport::Nack(request)) => Some((it, request.chunks)),
+            _ => None,
+        });
+        let nacks: Vec<(&Chunk, ChunkRanges)> = nacks.collect();
+        let marks = nacks
+            .iter()
+            .map(|(it, _)| it.header.extensions.nack_routers);
+        self.marks = marks.collect();
+        let nacks = nacks.into_iter();
+        let nacks = nacks
+            .map(|(it, chunks)| (it.header.source, chunks))
+            .collect();
+        self.scene.net.neighbour(1, |it, _| it.received.clear());
+        nacks
+    }
+}
+
+/// "We can exploit in-network transport proxies": a router on the way has what one member lacks, and asks once
+/// for what many lack [MFTP §3.5].
+#[test]
+fn nacks_of_members_are_answered_from_copies_and_gathered_for_the_rest() {
+    let mut it = GroupScene::new(1 << 20);
+    for index in [0, 1, 2, 4, 5] {
+        it.send(index, None);
+    }
+    // What a neighbour took a moment ago is not sent again for a Nack.
+    it.run(3_000);
+    for number in 2..5 {
+        assert_eq!(it.got(number), [0, 1, 2, 4, 5]);
+    }
+    it.nack(2, OFFER, ChunkRanges::from(1..4));
+    assert_eq!(it.got(2), [1, 2]);
+    assert_eq!(it.nacks(), [(member(2), ChunkRanges::from(3..4))]);
+    for number in [3, 4] {
+        it.nack(number, OFFER, ChunkRanges::from(3..4));
+    }
+    assert_eq!(it.nacks(), []);
+    // The repair for the one that has asked is for all of them.
+    it.send(3, Some(member(2)));
+    for number in 2..5 {
+        assert_eq!(it.got(number), [3]);
+    }
+    it.run(10_000);
+    assert_eq!(it.nacks(), []);
+    assert_eq!(it.scene.net.router().cache.fetches.clients(), 0);
+}
+
+/// A host that has seen no chunk of the offer does not know its id.
+#[test]
+fn copies_of_a_groups_chunks_are_not_for_strangers() {
+    let mut it = GroupScene::new(1 << 20);
+    for index in 0..CHUNKS {
+        it.send(index, None);
+    }
+    it.run(3_000);
+    (2..5).for_each(|number| drop(it.got(number)));
+    it.nack(2, OFFER + 1, ChunkRanges::from(1..2));
+    assert_eq!(it.nacks(), [(member(2), ChunkRanges::from(1..2))]);
+    it.scene.ask(3, all());
+    it.run(3_000);
+    for number in 2..5 {
+        assert!(it.got(number).is_empty());
+    }
+}
+
+#[test]
+fn a_router_without_a_cache_passes_nacks_of_members_on() {
+    let mut it = GroupScene::new(0);
+    for index in 0..CHUNKS {
+        it.send(index, None);
+    }
+    it.run(3_000);
+    for number in 2..5 {
+        it.nack(number, OFFER, ChunkRanges::from(1..2));
+    }
+    assert_eq!(it.nacks().len(), 3);
+    assert_eq!(it.scene.cached(), 0);
+}
+
+/// "Transport proxies can be instructed through proper chunk marking, to discard retransmission requests that
+/// exceed a number of traversed proxies without encountering the missing chunks."
+#[test]
+fn a_nack_ends_at_the_router_after_the_last_that_it_may_pass() {
+    for (left, passes) in [(None, true), (Some(1), true), (Some(0), false)] {
+        for cache in [1 << 20, 0] {
+            let mut it = GroupScene::new(cache);
+            it.send(0, None);
+            it.run(3_000);
+            it.nack_routers = left;
+            it.nack(2, OFFER, ChunkRanges::from(0..2));
+            // A router without a cache does not count.
+            let is_caching = cache > 0;
+            assert_eq!(it.nacks().len(), usize::from(passes || !is_caching));
+            let marked = it.marks.pop();
+            let lowered = left.and_then(|left| left.checked_sub(u8::from(is_caching)));
+            assert!(marked.is_none_or(|marked| marked == lowered), "{left:?}");
+            let dropped = it.scene.counters().drops.get("nack-limit");
+            assert_eq!(dropped.is_some(), !passes && is_caching);
+            if is_caching {
+                assert!(it.got(2).contains(&0));
+            }
+            // Another member's request waits for none that was dropped.
+            it.nack_routers = None;
+            it.nack(3, OFFER, ChunkRanges::from(1..2));
+            let asked = it.nacks().len();
+            assert_eq!(asked, usize::from(!passes || !is_caching), "{left:?}");
+        }
+    }
+}
+
+#[test]
+fn of_a_storm_of_nacks_the_source_hears_one_member() {
+    let mut it = GroupScene::new(1 << 20);
+    it.send(0, None);
+    it.nacks();
+    for _ in 0..50 {
+        for number in 2..5 {
+            it.send_nack(number, OFFER, ChunkRanges::from(1..CHUNKS));
+        }
+        it.run(20);
+    }
+    let nacks = it.nacks();
+    assert!((1..=50).contains(&nacks.len()), "{}", nacks.len());
+    assert!(nacks.iter().all(|(from, _)| *from == member(2)));
+    let fetches = &it.scene.net.router().cache.fetches;
+    assert_eq!(fetches.clients(), 3);
 }

@@ -211,7 +211,7 @@ impl Fetches {
         }
         let mut asked = request.clone().in_chunks_of(chunk_log2);
         let ready = match known == Some(chunk_log2) {
-            true => copies.among(&content, &client, &asked.chunks),
+            true => copies.among(&content, header, &asked.chunks),
             false => ChunkRanges::default(),
         };
         let mut rest = asked.chunks.clone();
@@ -408,6 +408,15 @@ impl Fetches {
             }
             self.forget_done(content);
         }
+    }
+
+    /// What a client has asked for goes no further: those that wait for it ask for themselves.
+    pub(super) fn abandon(&mut self, client: &Guid, content: &Guid) {
+        let fetch = self.by_content.get_mut(content);
+        if let Some(leader) = fetch.and_then(|it| it.leaders.get_mut(client)) {
+            leader.chunks = ChunkRanges::default();
+        }
+        self.forget_done(content);
     }
 
     /// Ports have room: clients behind them have another turn.

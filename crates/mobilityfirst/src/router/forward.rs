@@ -114,6 +114,8 @@ impl Router {
             self.drop(&outgoing.chunk, DropReason::HopLimit);
         } else if self.subtract_known(now, from, &mut outgoing.chunk) {
             self.effects.counters.requests_absorbed += 1;
+        } else if !(self.cache).pass_nack(&mut outgoing.chunk, &self.proxy) {
+            self.effects.drop("nack-limit");
         } else {
             outgoing.chunk.header.hop_limit -= 1;
             self.links.note_arrival(from, &outgoing.chunk);
@@ -269,6 +271,7 @@ impl Router {
             BindingOutcome::Wait(name) => self.binding.names.wait(name, outgoing),
             BindingOutcome::Store => self.store_or_give_up(now, outgoing),
             BindingOutcome::Unknown(reason) => self.drop(&outgoing.chunk, reason),
+            BindingOutcome::Group => self.forward_to_group(now, outgoing.for_group_below()),
         }
     }
 

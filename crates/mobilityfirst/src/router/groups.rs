@@ -4,16 +4,18 @@
 //! individual clients' GUIDs or network addresses." The first router looks the members up, and the networks of
 //! each. A copy names the members that it is for, and each router divides the list among its next hops, so that
 //! no member is named in two copies. A member that is attached here gets a copy of its own; one that is away or
-//! has left is sent its copy as any host, which may be stored.
+//! has left is sent its copy as any host, which may be stored. A member that is a group
+//! ([`super::group_expansion`]) is in the list of the copy to its router, which looks up the members of that one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use whimbrel_core::{Guid, PortId, Time};
-use whimbrel_gnrs::{Kind, Lookup, Record};
+use whimbrel_gnrs::Lookup;
 
+use super::Router;
 use super::binding::Binding;
-use super::effects::{Action, Effects};
-use super::{Router, Timer};
+use super::effects::Effects;
+use super::group_expansion::{FoundMembers, GroupQuery, MembersUnknown, ProxyRule};
 use crate::chunk::Chunk;
 use crate::links::{ChunkToSend, Links};
 use crate::next_hops::Spread;
@@ -42,15 +44,6 @@ impl GroupBranches {
         let lists = [&self.here, &self.unreachable, &self.away];
         self.ways.is_empty() && lists.iter().all(|list| list.is_empty())
     }
-}
-
-/// Why the members of a group are not known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum MembersUnknown {
-    /// The answer about this name is on its way.
-    Pending(Guid),
-    /// There are none, or the name service does not say.
-    Absent,
 }
 
 impl Router {
@@ -117,8 +110,8 @@ impl Router {
         } = branches;
         let copies = here.len() + away.len() + ways.len();
         if copies == 0 && unreachable.is_empty() {
-            // A group of its own source alone.
-            return self.store_or_give_up(now, outgoing);
+            // A group of its own source alone: those that join later ask for it.
+            return self.effects.drop("no-other-member");
         }
         self.effects.counters.group_chunks += 1;
         self.effects.counters.group_copies += copies as u64;
@@ -159,8 +152,15 @@ impl Router {
         if !neighbour.is_some_and(|name| binding.attachments.is_on(&name, from)) {
             return effects.drop("members-for-a-stranger");
         }
-        let members: Vec<Guid> = match binding.members_of(now, group, Some(from), links, effects) {
-            Ok(members) => members.into_iter().take(MAX_LISTED_MEMBERS).collect(),
+        let query = GroupQuery {
+            group,
+            above: &[],
+            listed: &MemberList::default(),
+            from: Some(from),
+            proxies: ProxyRule::Ignore,
+        };
+        let members: Vec<Guid> = match binding.find_members(now, query, links, effects) {
+            Ok(found) => (found.hosts.into_iter().take(MAX_LISTED_MEMBERS)).collect(),
             Err(MembersUnknown::Absent) => Vec::new(),
             Err(MembersUnknown::Pending(_)) => return,
         };
@@ -205,14 +205,19 @@ impl Binding {
         effects: &mut Effects,
     ) -> Result<GroupBranches, MembersUnknown> {
         let header = &outgoing.chunk.header;
-        let group = header.destination;
-        let mut members = self.members_of(now, group, outgoing.from, links, effects)?;
+        let above = header.groups_above();
+        let query = GroupQuery::of_chunk(header, &above, listed, outgoing.from);
+        let FoundMembers {
+            hosts: mut members,
+            proxied,
+        } = self.find_members(now, query, links, effects)?;
         members.remove(&header.source);
-        if !listed.is_empty() {
-            let listed: BTreeSet<Guid> = listed.members().collect();
-            members.retain(|member| listed.contains(member));
-        }
         let mut branches = GroupBranches::default();
+        for below in proxied {
+            let network = below.way.address.unwrap_or(Guid::NONE);
+            let by_network = branches.ways.entry(below.way.port).or_default();
+            by_network.entry(network).or_default().push(below.group);
+        }
         let (mut asked, mut pending) = (0, None);
         for member in members {
             if self.answers_here(&member, links) {
@@ -255,39 +260,6 @@ impl Binding {
         }
         pending.map_or(Ok(branches), |member| Err(MembersUnknown::Pending(member)))
     }
-
-    /// Returns the members of a group, by the name of its memberships.
-    fn members_of(
-        &mut self,
-        now: Time,
-        group: Guid,
-        from: Option<PortId>,
-        links: &Links,
-        effects: &mut Effects,
-    ) -> Result<BTreeSet<Guid>, MembersUnknown> {
-        let own = self.names.look_up_own(now, &group).providers;
-        if !self.names.may_ask(now, &group, from) {
-            effects.counters.lookups_deferred += 1;
-            return Err(MembersUnknown::Absent);
-        }
-        // While something is sent to it, those that join and leave are known at once.
-        let at = from.map(|from| links.source_of(from));
-        if let Some(idle_at) = self.names.follow(now, at, group) {
-            effects.push(Action::SetEarlier(Timer::Followed, idle_at));
-        }
-        let records = match self.names.look_up(now, group) {
-            Lookup::Resolved(answer) => answer.providers,
-            Lookup::Pending => return Err(MembersUnknown::Pending(group)),
-            Lookup::NotFound | Lookup::Busy => Vec::new(),
-        };
-        let records = own.iter().chain(&records);
-        let memberships = records.filter(|record| record.kind() == Kind::Membership);
-        let members: BTreeSet<Guid> = memberships.map(Record::holder).collect();
-        match members.is_empty() {
-            true => Err(MembersUnknown::Absent),
-            false => Ok(members),
-        }
-    }
 }
 
 /// Returns true for a chunk that several hosts may get.
@@ -300,6 +272,13 @@ fn is_for_groups(chunk: &Chunk) -> bool {
 }
 
 impl ChunkToSend {
+    /// Returns the copy for a group that was listed as a member: it is for the members of that one.
+    pub(super) fn for_group_below(mut self) -> ChunkToSend {
+        let header = &mut self.chunk.header;
+        header.service = header.service.with(ServiceId::MULTICAST);
+        self
+    }
+
     /// Returns the copy for one member, which it reaches as any host: its flow is held back nowhere.
     pub(super) fn for_member(self, member: Guid) -> ChunkToSend {
         ChunkToSend {

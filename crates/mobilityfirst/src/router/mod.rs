@@ -53,6 +53,7 @@ mod effects;
 mod fetches;
 mod followed;
 mod forward;
+mod group_expansion;
 mod groups;
 mod hearsay;
 mod holders;
@@ -556,7 +557,9 @@ impl Router {
                 }
             }
             Timer::Review => self.go_on_with_review(now),
-            Timer::Fetches => self.cache.check_fetches(now, &mut self.effects),
+            Timer::Fetches => self
+                .cache
+                .check_fetches(now, &self.proxy, &mut self.effects),
             Timer::Routing => {
                 let (links, effects) = (&self.links, &mut self.effects);
                 self.binding.routes.learning.handle_due(now, links, effects);

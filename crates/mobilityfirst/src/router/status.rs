@@ -36,6 +36,10 @@ pub struct RouterCounters {
     pub group_chunks: u64,
     /// See `group_chunks`.
     pub group_copies: u64,
+    /// Times that a group was found among its own members, and that groups of groups were too many.
+    pub groups_in_themselves: u64,
+    /// See `groups_in_themselves`.
+    pub groups_too_deep: u64,
     /// Chunks moved to storage because the next hop takes them too slowly.
     pub held_back: u64,
     /// Times that a neighbour was asked to hold back a flow.

@@ -416,8 +416,8 @@ impl ProxyStore {
     }
 
     /// Returns a copy and its room.
-    pub(super) fn copy(&mut self, key: &CopyKey) -> Option<(&Chunk, Room)> {
-        self.copies.get(key)
+    pub(super) fn copy(&mut self, key: &CopyKey, asked: &NetworkHeader) -> Option<(&Chunk, Room)> {
+        self.copies.get(key, asked)
     }
 
     /// "A chunk for the oldest flow is evicted to make room" [MFTP §3.3]: the oldest chunk of the least

@@ -45,8 +45,8 @@ pub use control::{
 pub use echo::Echo;
 pub use members::{MAX_LISTED_MEMBERS, MAX_LISTED_NETWORKS, MemberList, MembersAt};
 pub use network::{
-    Extensions, HOP_LIMIT, MAX_CARRIED_ADDRESSES, NETWORK_HEADER_LEN, NetworkHeader, ServiceId,
-    UpperProtocol, VERSION,
+    Extensions, HOP_LIMIT, MAX_CARRIED_ADDRESSES, MAX_GROUPS_ABOVE, NETWORK_HEADER_LEN,
+    NetworkHeader, ServiceId, UpperProtocol, VERSION,
 };
 pub use offer::{OfferTerms, OfferUse, SignedOffer};
 pub use ranges::{ChunkRanges, MAX_RANGES};

@@ -23,8 +23,12 @@ const EXTENSION_DELEGATE: u16 = 0x0007;
 const EXTENSION_NACK_TIMEOUT: u16 = 0x0008;
 const EXTENSION_GROUP: u16 = 0x0009;
 const EXTENSION_MEMBERS: u16 = 0x800a;
+const EXTENSION_GROUPS_ABOVE: u16 = 0x000b;
+const EXTENSION_NACK_ROUTERS: u16 = 0x000c;
 /// Maximum of addresses that a chunk carries; further ones are left out.
 pub const MAX_CARRIED_ADDRESSES: usize = 8;
+/// Maximum of groups of which each is a member of the one before.
+pub const MAX_GROUPS_ABOVE: usize = 4;
 
 /// The service identifier: the requested kind of delivery, as bit flags. The values up to 0x2000
 /// are those of the MobilityFirst prototype that Rutgers released.
@@ -119,8 +123,13 @@ pub struct Extensions {
     pub nack_timeout_ms: Option<u32>,
     /// The source's access router should keep a copy, and answer for it [MFTP §3.3].
     pub delegate: bool,
-    /// The group to which a chunk for one member was sent.
+    /// The group to which a chunk was sent that is for one member, or for a group below it.
     pub group: Option<Box<Guid>>,
+    /// With a chunk for a group: the routers with copies that a request for it may pass [MFTP §3.5]. With that
+    /// request: those that are left.
+    pub nack_routers: Option<u8>,
+    /// The groups between that one and the destination.
+    pub above: Vec<Guid>,
     /// The members that a chunk for a group is still to reach; all of them if empty.
     pub members: MemberList,
     /// Unknown extensions, which are forwarded: type and value.
@@ -188,10 +197,14 @@ impl NetworkHeader {
         if let Some(lifetime) = self.extensions.lifetime_ms {
             extend(EXTENSION_LIFETIME, &lifetime.to_be_bytes());
         }
-        if !self.extensions.addresses.is_empty() {
-            let addresses: Vec<[u8; 32]> =
-                self.extensions.addresses.iter().map(|it| it.0).collect();
-            extend(EXTENSION_ADDRESSES, &addresses.concat());
+        for (kind, names) in [
+            (EXTENSION_ADDRESSES, &self.extensions.addresses),
+            (EXTENSION_GROUPS_ABOVE, &self.extensions.above),
+        ] {
+            if !names.is_empty() {
+                let names: Vec<[u8; 32]> = names.iter().map(|it| it.0).collect();
+                extend(kind, &names.concat());
+            }
         }
         if let Some(request) = self.extensions.request {
             extend(EXTENSION_REQUEST, &request.to_be_bytes());
@@ -203,6 +216,9 @@ impl NetworkHeader {
         }
         if let Some(timeout) = self.extensions.nack_timeout_ms {
             extend(EXTENSION_NACK_TIMEOUT, &timeout.to_be_bytes());
+        }
+        if let Some(routers) = self.extensions.nack_routers {
+            extend(EXTENSION_NACK_ROUTERS, &[routers]);
         }
         if self.extensions.delegate {
             extend(EXTENSION_DELEGATE, &[]);
@@ -310,11 +326,12 @@ impl Extensions {
                     extensions.nack_timeout_ms = Some(milliseconds(value, "NACK timeout")?);
                 }
                 EXTENSION_ADDRESSES => {
-                    let whole = value.chunks_exact(32);
-                    if !whole.remainder().is_empty() || whole.len() > MAX_CARRIED_ADDRESSES {
-                        return Err(WireError::Invalid("addresses"));
-                    }
-                    extensions.addresses = whole.filter_map(Guid::from_slice).collect();
+                    extensions.addresses = names(value, MAX_CARRIED_ADDRESSES)
+                        .ok_or(WireError::Invalid("addresses"))?;
+                }
+                EXTENSION_GROUPS_ABOVE => {
+                    extensions.above =
+                        names(value, MAX_GROUPS_ABOVE).ok_or(WireError::Invalid("groups"))?;
                 }
                 EXTENSION_REQUEST => {
                     let bytes = value
@@ -328,6 +345,10 @@ impl Extensions {
                     extensions.group = Some(Box::new(group));
                 }
                 EXTENSION_MEMBERS => extensions.members = MemberList::decode(value)?,
+                EXTENSION_NACK_ROUTERS => match value {
+                    [routers] => extensions.nack_routers = Some(*routers),
+                    _ => return Err(WireError::Invalid("NACK routers")),
+                },
                 EXTENSION_DELEGATE if value.is_empty() => extensions.delegate = true,
                 EXTENSION_DELEGATE => return Err(WireError::Invalid("delegation")),
                 kind if kind & CRITICAL != 0 => return Err(WireError::CriticalExtension(kind)),
@@ -336,6 +357,13 @@ impl Extensions {
         }
         Ok(extensions)
     }
+}
+
+/// Returns the names in an extension, of which there may be so many.
+fn names(value: &[u8], most: usize) -> Option<Vec<Guid>> {
+    let whole = value.chunks_exact(32);
+    let is_whole = whole.remainder().is_empty() && whole.len() <= most;
+    is_whole.then(|| whole.filter_map(Guid::from_slice).collect())
 }
 
 fn milliseconds(value: &[u8], what: &'static str) -> Result<u32, WireError> {
@@ -370,15 +398,16 @@ pub(super) mod tests {
             guids in prop::collection::vec(any_guid(), 4),
             via in prop::option::of(any_guid()), lifetime_ms: Option<u32>, nack_timeout_ms: Option<u32>,
             addresses in prop::collection::vec(any_guid(), 0..=MAX_CARRIED_ADDRESSES),
-            request: Option<u64>, delegate: bool, offer in prop::option::of(any_offer()),
+            request: Option<u64>, delegate: bool, nack_routers: Option<u8>, offer in prop::option::of(any_offer()),
             group in prop::option::of(any_guid()), members in any_members(),
-            unknown in prop::collection::vec((11u16..0x8000, prop::collection::vec(any::<u8>(), 0..9)), 0..3),
+            above in prop::collection::vec(any_guid(), 0..=MAX_GROUPS_ABOVE),
+            unknown in prop::collection::vec((13u16..0x8000, prop::collection::vec(any::<u8>(), 0..9)), 0..3),
         ) -> NetworkHeader {
             NetworkHeader {
                 hop_limit, service: ServiceId(service),
                 upper: [UpperProtocol::Transport, UpperProtocol::Echo, UpperProtocol::Control][upper],
                 source: guids[0], source_address: guids[1], destination: guids[2], destination_address: guids[3],
-                extensions: Extensions { via, lifetime_ms, addresses, request, offer, nack_timeout_ms, delegate, group: group.map(Box::new), members, unknown },
+                extensions: Extensions { via, lifetime_ms, addresses, request, offer, nack_timeout_ms, delegate, nack_routers, group: group.map(Box::new), above, members, unknown },
             }
         }
     }

@@ -105,6 +105,8 @@ pub struct HostPlan {
     pub announcement_lifetime: Duration,
     /// Time for which chunks may be missing before their source is told.
     pub nack_timeout: Duration,
+    /// Routers with a cache that a request for a group's chunk may pass.
+    pub nack_routers: Option<u8>,
     /// Initial end-to-end window, in bytes.
     pub window: u64,
     /// Longest content, in bytes.
@@ -194,6 +196,7 @@ impl HostPlan {
             binding_lifetime: section.binding_lifetime.0,
             announcement_lifetime: section.announcement_lifetime.0,
             nack_timeout: section.nack_timeout.0,
+            nack_routers: section.nack_routers,
             window: section.window.0,
             content_limit: section.content_limit.0,
             max_transfers: section.max_transfers,

@@ -164,6 +164,11 @@ pub struct HostSection {
     /// How long a chunk may be missing before its source is told.
     #[schemars(with = "String")]
     pub nack_timeout: Span,
+    /// How many routers with a cache a request for a missing chunk may pass in vain, if this host has sent the chunk
+    /// to a group; the next one drops the request. Default: it reaches this host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(example = &4)]
+    pub nack_routers: Option<u8>,
     /// Initial end-to-end window: what a source may send before it hears of its receiver. A program
     /// that keeps up has its window doubled each time.
     #[schemars(with = "String")]
@@ -195,6 +200,7 @@ impl Default for HostSection {
             binding_lifetime: Span(Duration::from_secs(60)),
             announcement_lifetime: Span(Duration::from_secs(600)),
             nack_timeout: Span(Duration::from_secs(5)),
+            nack_routers: None,
             window: ByteSize(64 << 20),
             content_limit: ByteSize(1 << 48),
             max_transfers: 4096,

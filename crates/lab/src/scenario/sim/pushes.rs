@@ -4,7 +4,8 @@
 use whimbrel_core::Guid;
 use whimbrel_gnrs::{GroupAdmission, KeyPair};
 use whimbrel_mobilityfirst::local::{
-    AcceptOffer, Get, LocalRequest, OfferId, OfferVerdict, Publish, SendContent, Service,
+    AcceptOffer, Get, LocalRequest, MembershipChange, OfferId, OfferVerdict, Publish, SendContent,
+    Service,
 };
 use whimbrel_mobilityfirst::wire::OfferUse;
 
@@ -25,7 +26,7 @@ fn group(load: &Load) -> KeyPair {
 pub(super) fn join(load: &Load) -> LocalRequest {
     LocalRequest::Join {
         admission: GroupAdmission::sign(&group(load), None, u64::MAX),
-        is_on: true,
+        change: MembershipChange::Join,
     }
 }
 

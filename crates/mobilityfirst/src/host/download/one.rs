@@ -44,11 +44,13 @@ pub(super) struct Held {
     pub(super) load: Room,
 }
 
-/// How long a chunk may be missing before its source is told.
+/// How long a chunk may be missing before its source is told, and how far that goes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NackTimer {
     timeout: Duration,
     is_chosen: bool,
+    // The routers with copies that a request may pass, as the source says.
+    routers: Option<u8>,
 }
 
 pub(super) struct Download {
@@ -138,6 +140,7 @@ impl Download {
             nack_timer: NackTimer {
                 timeout: nack_timeout,
                 is_chosen: get.options.nack_timeout_ms > 0,
+                routers: None,
             },
             credit: get.credit.max(1),
             unconsumed: 0,
@@ -195,12 +198,16 @@ impl Download {
 
     /// Returns how its messages are to be treated. They go to one source, however many serve the content.
     pub(super) fn treatment(&self, service: ServiceId) -> Treatment {
-        Treatment::new(self.delivery.to_one(), service)
+        Treatment {
+            nack_routers: self.nack_timer.routers,
+            ..Treatment::new(self.delivery.to_one(), service)
+        }
     }
 
     /// Follows what the source has chosen for a chunk that answers a request.
     pub(super) fn follow_source(&mut self, reliability: Reliability, extensions: &Extensions) {
         self.reliability = reliability;
+        self.nack_timer.routers = extensions.nack_routers;
         if let Some(ms) = extensions
             .nack_timeout_ms
             .filter(|_| !self.nack_timer.is_chosen)

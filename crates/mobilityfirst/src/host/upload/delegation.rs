@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use whimbrel_core::Guid;
 
-use super::{Key, Uploads};
+use super::Uploads;
 use crate::host::effects::Effects;
 use crate::host::status::DelegatedStatus;
 use crate::host::{App, Way};
@@ -66,11 +66,8 @@ impl Uploads {
         notice: &Notice,
         effects: &mut Effects,
     ) {
-        let key = Key {
-            content: notice.content,
-            client: notice.destination,
-            way: Way::Uplink,
-        };
+        let id = header.extensions.request;
+        let key = self.key_of(notice.content, notice.destination, Way::Uplink, id);
         let is_delegated = notice.source == self.guid && self.delegations.has(&key.content);
         if router != Some(header.source) || !is_delegated {
             return effects.drop("forged-kept");

@@ -70,6 +70,8 @@ pub(super) struct Ready {
     pub(super) group: Option<Guid>,
     /// The members of a group that it is for; all of them if empty.
     pub(super) members: Vec<Guid>,
+    /// The routers with copies that a member's request may pass.
+    pub(super) nack_routers: Option<u8>,
 }
 
 /// An upload: a content, its receiver, and the way to it.
@@ -78,6 +80,8 @@ pub(super) struct Key {
     content: Guid,
     client: Guid,
     way: Way,
+    // The receiver has not requested it. What it requests of the same content is another upload.
+    is_sent: bool,
 }
 
 impl Key {
@@ -130,6 +134,8 @@ pub(super) struct Uploads {
     pushes: u64,
     // Bound of the contents that are sent to others at one time.
     max_transfers: usize,
+    // The routers with copies that a request of a group's member may pass.
+    nack_routers: Option<u8>,
     catalogue: Catalogue,
     by_key: BTreeMap<Key, Upload>,
     // The turns of the uploads with something pending.
@@ -152,6 +158,7 @@ impl Uploads {
             draw: KeyedState::new(rng),
             pushes: 0,
             max_transfers,
+            nack_routers: None,
             catalogue: Catalogue::default(),
             by_key: BTreeMap::new(),
             turns: Turns::default(),
@@ -160,6 +167,14 @@ impl Uploads {
             readers: BTreeMap::new(),
             next_read: 0,
             delegations: Delegations::default(),
+        }
+    }
+
+    /// Requests of members of groups pass this many routers with copies at most.
+    pub(super) fn with_nack_routers(self, most: Option<u8>) -> Uploads {
+        Uploads {
+            nack_routers: most,
+            ..self
         }
     }
 
@@ -222,22 +237,46 @@ impl Uploads {
         presence: Presence,
         effects: &mut Effects,
     ) {
-        let key = Key {
-            content: request.content,
-            client: header.source,
-            way,
-        };
-        if let Some(sent) = self.sent_to_group(&key, header.extensions.request) {
+        let id = header.extensions.request;
+        let key = self.key_of(request.content, header.source, way, id);
+        if let Some(sent) = self.sent_to_group(&key, id) {
             let member = key.client;
             return self.note_group_request(now, sent, member, request, presence, effects);
         }
+        self.note_wanted(now, key, header, request, presence, effects);
+    }
+
+    /// Returns the upload that this request, or a message with its id, is about: a content that is sent
+    /// without a request has an id of its own.
+    fn key_of(&self, content: Guid, client: Guid, way: Way, request_id: Option<u64>) -> Key {
+        let sent = Key {
+            content,
+            client,
+            way,
+            is_sent: true,
+        };
+        let upload = self.by_key.get(&sent);
+        Key {
+            is_sent: upload.is_some_and(|it| it.is_about(request_id)),
+            ..sent
+        }
+    }
+
+    /// A receiver wants chunks, or its source sends them without being asked.
+    fn note_wanted(
+        &mut self,
+        now: Time,
+        key: Key,
+        header: &NetworkHeader,
+        request: Request,
+        presence: Presence,
+        effects: &mut Effects,
+    ) {
         let Some(offer) = self.catalogue.get(&key.content) else {
             return self.refuse(key, header, &request, DropReason::NotServed, effects);
         };
         if request.is_stop() {
-            self.end_refused(&key, DropReason::NotAccepted, effects);
-            self.by_key.remove(&key);
-            return;
+            return self.stop(now, &key);
         }
         if request.chunks.is_empty() {
             return self.follow_window(now, key, header, &request);
@@ -299,6 +338,17 @@ impl Uploads {
         effects.set_earlier(Timer::Uploads, now + CHECK_INTERVAL);
     }
 
+    /// A receiver wants no further chunk. Whether it has a content that it was sent, or refuses it, is said in
+    /// a message of its own, which this one may overtake.
+    fn stop(&mut self, now: Time, key: &Key) {
+        match self.by_key.get_mut(key) {
+            Some(upload) if upload.push.is_some() => upload.stop(now),
+            _ => {
+                self.by_key.remove(key);
+            }
+        }
+    }
+
     /// Finds the upload that a request is about, or begins it. Returns whether it is a new one; `None` if
     /// nothing is to be sent.
     fn open(
@@ -333,6 +383,9 @@ impl Uploads {
         if let Some(mut push) = push {
             push.note_new_size(asked.count, wanted);
             upload.push = Some(push);
+        }
+        if let Some(push) = &mut upload.push {
+            push.note_asked();
         }
         upload.client_address = asked.header.source_address;
         upload.note_request(request_id);
@@ -408,16 +461,13 @@ impl Uploads {
         &mut self,
         now: Time,
         way: Way,
-        client: Guid,
+        header: &NetworkHeader,
         data: &Data,
         repeat_guard: Duration,
         effects: &mut Effects,
     ) {
-        let key = Key {
-            content: data.content,
-            client,
-            way,
-        };
+        let id = header.extensions.request;
+        let key = self.key_of(data.content, header.destination, way, id);
         if let Some(upload) = self.by_key.get_mut(&key)
             && upload.chunk_size.code() == data.chunk_log2
         {
@@ -434,12 +484,9 @@ impl Uploads {
     }
 
     /// Takes a chunk back whose link is gone, when there is no other link.
-    pub(super) fn take_back(&mut self, way: Way, client: Guid, data: &Data) {
-        let key = Key {
-            content: data.content,
-            client,
-            way,
-        };
+    pub(super) fn take_back(&mut self, way: Way, header: &NetworkHeader, data: &Data) {
+        let id = header.extensions.request;
+        let key = self.key_of(data.content, header.destination, way, id);
         let upload = self.by_key.get(&key);
         if upload.is_some_and(|upload| upload.chunk_size.code() == data.chunk_log2) {
             self.send_later(key, data.index);
@@ -489,11 +536,8 @@ impl Uploads {
         ack: &Request,
         effects: &mut Effects,
     ) {
-        let key = Key {
-            content: ack.content,
-            client: header.source,
-            way,
-        };
+        let id = header.extensions.request;
+        let key = self.key_of(ack.content, header.source, way, id);
         if let Some(sent) = self.sent_to_group(&key, header.extensions.request) {
             return self.note_member_confirmed(&sent, key.client, &ack.chunks, effects);
         }
@@ -538,11 +582,8 @@ impl Uploads {
         notice: Notice,
         effects: &mut Effects,
     ) {
-        let key = Key {
-            content: notice.content,
-            client: notice.destination,
-            way: Way::Uplink,
-        };
+        let id = header.extensions.request;
+        let key = self.key_of(notice.content, notice.destination, Way::Uplink, id);
         if notice.source != self.guid {
             return effects.counters.drop("notice-for-another");
         }
@@ -578,11 +619,8 @@ impl Uploads {
         reason: DropReason,
         effects: &mut Effects,
     ) {
-        let key = Key {
-            content: notice.content,
-            client: notice.destination,
-            way: Way::Uplink,
-        };
+        let id = header.extensions.request;
+        let key = self.key_of(notice.content, notice.destination, Way::Uplink, id);
         let sent = self.sent_to_group(&key, header.extensions.request);
         if let Some(sent) = sent.filter(|_| reason != DropReason::TooLarge) {
             return self.note_member_dropped(now, &sent, &notice, reason, effects);

@@ -169,6 +169,16 @@ impl Upload {
         self.pending.insert(index);
     }
 
+    /// Sends nothing more of a content that nobody has requested, until its receiver asks.
+    pub(super) fn stop(&mut self, now: Time) {
+        self.first = None;
+        self.pending = ChunkRanges::default();
+        self.unconfirmed = Unconfirmed::default();
+        if let Some(push) = &mut self.push {
+            push.note_stop(now);
+        }
+    }
+
     pub(super) fn rotate_sent(&mut self, now: Time) {
         if now.since(self.sent_since) >= self.repeat_guard {
             let older = core::mem::take(&mut self.sent[0]);

@@ -238,6 +238,9 @@ impl Uploads {
             nack_timeout_ms: upload.nack_timeout_ms,
             offer: upload.push.as_ref().map(SentContent::offer),
             group: matches!(recipients, Recipients::One(_)).then_some(key.client),
+            nack_routers: self
+                .nack_routers
+                .filter(|_| upload.delivery.service == Service::Multicast),
             members: match recipients {
                 Recipients::Some(members) => members,
                 _ => Vec::new(),

@@ -58,15 +58,9 @@ impl Uploads {
         effects: &mut Effects,
     ) {
         if let Some(data) = chunk.data() {
-            self.tell_too_large(
-                now,
-                Key {
-                    content: data.content,
-                    client: chunk.header.destination,
-                    way,
-                },
-                effects,
-            );
+            let (to, id) = (chunk.header.destination, chunk.header.extensions.request);
+            let key = self.key_of(data.content, to, way, id);
+            self.tell_too_large(now, key, effects);
         }
     }
 

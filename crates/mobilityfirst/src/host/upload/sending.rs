@@ -41,6 +41,8 @@ pub(super) struct SentContent {
     taken_at: Time,
     // True once all have been taken for long enough.
     is_taken: bool,
+    // The receiver wants no further chunk, and has not said yet whether it has the content.
+    is_stopped: bool,
     // When, and how long after the last time, the receiver is probed.
     probe: (Time, Duration),
     told: Option<(SendState, u64, u64)>,
@@ -80,10 +82,22 @@ impl SentContent {
         self.is_taken = false;
     }
 
+    /// The receiver wants no further chunk. If it does not say why, it is probed.
+    pub(super) fn note_stop(&mut self, now: Time) {
+        if !core::mem::replace(&mut self.is_stopped, true) {
+            self.probe = (now + PROBE, PROBE * 2);
+        }
+    }
+
+    /// The receiver asks for chunks.
+    pub(super) fn note_asked(&mut self) {
+        self.is_stopped = false;
+    }
+
     /// Returns true if the receiver is to be probed now.
     fn take_probe(&mut self, now: Time) -> bool {
         let (at, pause) = self.probe;
-        let is_due = self.is_taken && now >= at;
+        let is_due = (self.is_taken || self.is_stopped) && now >= at;
         if is_due {
             self.probe = (now + pause, (pause * 2).min(MAX_PROBE));
         }
@@ -139,6 +153,7 @@ impl Uploads {
             content: send.content.content,
             client: send.destination,
             way: Way::Uplink,
+            is_sent: true,
         };
         let pushes = self.by_key.values().filter_map(|it| it.push.as_ref());
         let full = pushes.filter(|push| push.app == app).count() >= MAX_SENDS;
@@ -162,7 +177,7 @@ impl Uploads {
         // A send of the same content to the same receiver takes the place of an earlier one.
         self.by_key.remove(&key);
         let presence = super::Presence::Lost;
-        self.handle_wanted(now, key.way, header, request, presence, effects);
+        self.note_wanted(now, key, header, request, presence, effects);
         let is_waiting = self.leaving_to(app, &key.client) >= AT_ONCE;
         if let Some(upload) = self.by_key.get_mut(&key) {
             let delivery = send.options.delivery;
@@ -175,6 +190,7 @@ impl Uploads {
                 taken: ChunkRanges::default(),
                 taken_at: now,
                 is_taken: false,
+                is_stopped: false,
                 probe: (now, PROBE),
                 told: None,
                 group: (delivery.service == Service::Multicast).then(GroupPush::default),
@@ -186,7 +202,8 @@ impl Uploads {
     fn leaving_to(&self, app: App, client: &Guid) -> usize {
         let to_client = self.by_key.iter().filter(|(key, _)| key.client == *client);
         let pushes = to_client.filter_map(|(_, upload)| upload.push.as_ref());
-        let leaving = pushes.filter(|it| it.app == app && !it.is_waiting && !it.is_taken);
+        let leaving =
+            pushes.filter(|it| it.app == app && !it.is_waiting && !it.is_taken && !it.is_stopped);
         leaving.count()
     }
 

@@ -3,8 +3,8 @@
 use whimbrel_core::PortId;
 
 use super::*;
-use crate::local::Publish;
-use crate::local::SendContent;
+use crate::host::effects::Action;
+use crate::local::{Publish, SendContent, SendState};
 use crate::wire::{ContentKind, OfferTerms, OfferUse, UpperProtocol, WindowAdvice, WindowVerdict};
 
 const PROGRAM: App = App::Inner(1);
@@ -230,6 +230,54 @@ fn a_source_sends_a_window_and_waits_for_the_next_advice() {
     assert!(uploads.by_key.is_empty());
 }
 
+fn request_for(content: Guid, chunks: ChunkRanges) -> Request {
+    Request {
+        content,
+        chunk_log2: 16,
+        is_exact: false,
+        window: None,
+        reliability: Reliability::Nack,
+        chunks,
+    }
+}
+
+/// Sends a content of 100 bytes, whose offer has the same number, to a client.
+fn push(uploads: &mut Uploads, effects: &mut Effects, client: Guid, number: u8) {
+    let content = Guid([number; 32]);
+    let keys = whimbrel_gnrs::KeyPair::from_secret(&[3; 32]);
+    let send = SendContent {
+        request: number.into(),
+        destination: client,
+        options: TransferOptions::default(),
+        proposed: OfferUse::File,
+        content: Publish {
+            content,
+            content_len: 100,
+            kind: ContentKind::File,
+            file_name: String::new(),
+        },
+    };
+    let (service, upper) = (ServiceId::CONTENT_REQUEST, UpperProtocol::Transport);
+    let mut header = NetworkHeader::new(service, upper, client, content);
+    header.extensions.request = Some(number.into());
+    let terms = OfferTerms {
+        destination: client,
+        id: number.into(),
+        content,
+        content_len: 100,
+        kind: ContentKind::File,
+        file_name: "",
+    };
+    let offer = SignedOffer::sign(&keys, &terms, OfferUse::File, 0);
+    let pushed = Pushed {
+        send: &send,
+        offer,
+        header: &header,
+        request: request_for(content, ChunkRanges::all()),
+    };
+    uploads.push_content(Time::ZERO, PROGRAM, pushed, effects);
+}
+
 /// More contents than an inbox receives at the same time leave in turn.
 #[test]
 fn of_many_contents_for_one_receiver_some_leave_at_a_time() {
@@ -237,46 +285,7 @@ fn of_many_contents_for_one_receiver_some_leave_at_a_time() {
     let mut effects = Effects::default();
     let client = Guid([7; 32]);
     for number in 1..=100 {
-        let content = Guid([number; 32]);
-        let keys = whimbrel_gnrs::KeyPair::from_secret(&[3; 32]);
-        let send = SendContent {
-            request: number.into(),
-            destination: client,
-            options: TransferOptions::default(),
-            proposed: OfferUse::File,
-            content: Publish {
-                content,
-                content_len: 100,
-                kind: ContentKind::File,
-                file_name: String::new(),
-            },
-        };
-        let (service, upper) = (ServiceId::CONTENT_REQUEST, UpperProtocol::Transport);
-        let header = NetworkHeader::new(service, upper, client, content);
-        let request = Request {
-            content,
-            chunk_log2: 16,
-            is_exact: false,
-            window: None,
-            reliability: Reliability::Nack,
-            chunks: ChunkRanges::all(),
-        };
-        let terms = OfferTerms {
-            destination: client,
-            id: number.into(),
-            content,
-            content_len: 100,
-            kind: ContentKind::File,
-            file_name: "",
-        };
-        let offer = SignedOffer::sign(&keys, &terms, OfferUse::File, 0);
-        let pushed = Pushed {
-            send: &send,
-            offer,
-            header: &header,
-            request,
-        };
-        uploads.push_content(Time::ZERO, PROGRAM, pushed, &mut effects);
+        push(&mut uploads, &mut effects, client, number);
     }
     let leave = |uploads: &mut Uploads| {
         let next = uploads.by_key.iter_mut().filter_map(|(key, upload)| {
@@ -297,4 +306,105 @@ fn of_many_contents_for_one_receiver_some_leave_at_a_time() {
         uploads.note_confirmed(&key, &ChunkRanges::from(0..1), &mut effects);
     }
     assert_eq!(leave(&mut uploads), [33, 34]);
+}
+
+/// A sent content, and what its receiver says of it.
+struct Sent {
+    uploads: Uploads,
+    effects: Effects,
+    client: Guid,
+    content: Guid,
+}
+
+impl Sent {
+    const ID: u64 = 5;
+
+    fn new() -> Sent {
+        let mut sent = Sent {
+            uploads: Uploads::new(Guid([200; 32]), 64, &mut SeededRng::new(1)),
+            effects: Effects::default(),
+            client: Guid([7; 32]),
+            content: Guid([Sent::ID as u8; 32]),
+        };
+        push(
+            &mut sent.uploads,
+            &mut sent.effects,
+            sent.client,
+            Sent::ID as u8,
+        );
+        sent
+    }
+
+    fn header(&self, id: u64) -> NetworkHeader {
+        let (service, upper) = (ServiceId::UNICAST, UpperProtocol::Transport);
+        let mut header = NetworkHeader::new(service, upper, self.client, self.uploads.guid);
+        header.extensions.request = Some(id);
+        header
+    }
+
+    fn ask(&mut self, id: u64, chunks: ChunkRanges) {
+        let (header, request) = (self.header(id), request_for(self.content, chunks));
+        let (way, presence) = (Way::Uplink, Presence::MayBeUnderWay);
+        let effects = &mut self.effects;
+        (self.uploads).handle_wanted(Time::ZERO, way, &header, request, presence, effects);
+    }
+
+    fn acknowledge(&mut self) {
+        let (header, ack) = (
+            self.header(Sent::ID),
+            request_for(self.content, ChunkRanges::all()),
+        );
+        let effects = &mut self.effects;
+        (self.uploads).handle_ack(Time::ZERO, Way::Uplink, &header, &ack, effects);
+    }
+
+    /// Returns the ends that the program was told of.
+    fn ends(&mut self) -> Vec<SendState> {
+        let actions = core::iter::from_fn(|| self.effects.next());
+        let states = actions.filter_map(|action| match action {
+            Action::Tell(_, LocalEvent::Sending { state, .. }) => Some(state),
+            _ => None,
+        });
+        states.collect()
+    }
+}
+
+/// A receiver confirms a content, and says that it wants no further chunk of it: the messages take different
+/// times, and either may be lost.
+#[test]
+fn a_stop_that_overtakes_the_confirmation_is_no_refusal() {
+    let mut sent = Sent::new();
+    sent.ask(Sent::ID, ChunkRanges::default());
+    assert!(sent.uploads.by_key.values().all(|it| it.pending.is_empty()));
+    assert_eq!(sent.ends(), []);
+    sent.acknowledge();
+    assert_eq!(sent.ends(), [SendState::Delivered]);
+    // The confirmation is lost: the receiver is probed, and says it again.
+    let mut sent = Sent::new();
+    sent.ask(Sent::ID, ChunkRanges::default());
+    let later = Time::ZERO + Duration::from_secs(20);
+    sent.uploads.check_uploads(later, &mut sent.effects);
+    assert_eq!(sent.ends(), [SendState::Leaving]);
+    let pending = |it: &Upload| it.pending == ChunkRanges::from(0..1);
+    assert!(sent.uploads.by_key.values().all(pending));
+    // It has forgotten it, and asks.
+    sent.ask(Sent::ID, ChunkRanges::all());
+    sent.acknowledge();
+    assert_eq!(sent.ends(), [SendState::Delivered]);
+}
+
+#[test]
+fn a_request_for_a_content_that_is_sent_too_is_an_upload_of_its_own() {
+    let mut sent = Sent::new();
+    sent.ask(99, ChunkRanges::all());
+    assert_eq!(sent.uploads.len(), 2);
+    // Its end is not that of the other.
+    sent.ask(99, ChunkRanges::default());
+    let left: Vec<bool> = sent.uploads.by_key.keys().map(|key| key.is_sent).collect();
+    assert_eq!(left, [true]);
+    sent.ask(99, ChunkRanges::all());
+    sent.acknowledge();
+    assert_eq!(sent.ends(), [SendState::Delivered]);
+    let left: Vec<bool> = sent.uploads.by_key.keys().map(|key| key.is_sent).collect();
+    assert_eq!(left, [false]);
 }

@@ -118,6 +118,7 @@ mod tests {
             content: Guid([content; 32]),
             client: Guid([client; 32]),
             way: Way::Uplink,
+            is_sent: false,
         }
     }
 

@@ -76,10 +76,15 @@ fn any_request() -> impl Strategy<Value = LocalRequest> {
             request,
             group: Guid(group)
         }),
-        (any::<[u8; 32]>(), any::<u64>(), any::<bool>()).prop_map(|(secret, until, is_on)| {
+        (any::<[u8; 32]>(), any::<u64>(), 0usize..3).prop_map(|(secret, until, change)| {
             let keys = whimbrel_gnrs::KeyPair::from_secret(&secret);
-            let admission = GroupAdmission::sign(&keys, is_on.then(|| keys.guid()), until);
-            LocalRequest::Join { admission, is_on }
+            let admission = GroupAdmission::sign(&keys, (change > 0).then(|| keys.guid()), until);
+            let change = [
+                MembershipChange::Leave,
+                MembershipChange::Join,
+                MembershipChange::JoinAsGroup,
+            ][change];
+            LocalRequest::Join { admission, change }
         }),
         (any::<u32>(), ".{0,40}")
             .prop_map(|(request, change)| LocalRequest::Interfaces { request, change }),

@@ -82,8 +82,8 @@ impl Proxy {
     }
 
     /// Returns a copy and its room.
-    pub(super) fn copy(&mut self, key: &CopyKey) -> Option<(&Chunk, Room)> {
-        self.store.copy(key)
+    pub(super) fn copy(&mut self, key: &CopyKey, asked: &NetworkHeader) -> Option<(&Chunk, Room)> {
+        self.store.copy(key, asked)
     }
 
     /// Destinations of stored chunks.

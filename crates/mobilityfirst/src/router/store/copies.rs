@@ -24,8 +24,54 @@ struct Copy {
     chunk: Chunk,
     room: Room,
     purpose: Purpose,
-    // Who alone may have it: what is offered to one receiver is not for others.
-    receiver: Option<Guid>,
+    audience: Audience,
+}
+
+/// The clients that may have a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Audience {
+    /// Clients that know the content's name.
+    Anyone,
+    /// The receiver that it is offered to.
+    Receiver(Guid),
+    /// Members of the group that it is offered to. They know the id of the offer, as all that have seen a chunk
+    /// of it.
+    Members,
+}
+
+impl Audience {
+    fn of(header: &NetworkHeader) -> Audience {
+        match header.extensions.offer {
+            None => Audience::Anyone,
+            Some(_) if header.is_of_group() => Audience::Members,
+            Some(_) => Audience::Receiver(header.destination),
+        }
+    }
+}
+
+impl Copy {
+    /// The chunk has come once more. Of several offers to groups the last one counts.
+    fn note_again(&mut self, header: &NetworkHeader, audience: Audience) {
+        match (self.audience, audience) {
+            // Clients that fetch it by its name know that.
+            (_, Audience::Anyone) => self.audience = audience,
+            (Audience::Members, Audience::Members) => self.chunk.header = header.clone(),
+            _ => {}
+        }
+    }
+
+    /// Returns true if the sender of a request may have it.
+    fn is_for(&self, asked: &NetworkHeader) -> bool {
+        let was = &self.chunk.header;
+        match self.audience {
+            Audience::Anyone => true,
+            Audience::Receiver(only) => only == asked.source,
+            Audience::Members => {
+                let id = asked.extensions.request;
+                was.source == asked.destination && id.is_some() && id == was.extensions.request
+            }
+        }
+    }
 }
 
 /// The copies of one content.
@@ -126,6 +172,17 @@ impl Copies {
         self.kept_bytes + self.cached_bytes
     }
 
+    /// Returns true if a chunk that is offered to a group is here, for this offer.
+    pub(in crate::router) fn has_offered(&self, header: &NetworkHeader, data: &Data) -> bool {
+        let of = self.by_content.get(&data.content);
+        let of = of.filter(|of| of.chunk_log2 == data.chunk_log2);
+        let copy = of.and_then(|of| of.chunks.get(&data.index));
+        copy.is_some_and(|copy| {
+            let was = &copy.chunk.header;
+            was.source == header.source && was.extensions.request == header.extensions.request
+        })
+    }
+
     /// Returns the chunk size of a content's copies.
     pub(in crate::router) fn chunk_log2(&self, content: &Guid) -> Option<u8> {
         self.by_content.get(content).map(|of| of.chunk_log2)
@@ -147,7 +204,7 @@ impl Copies {
     pub(in crate::router) fn among(
         &self,
         content: &Guid,
-        client: &Guid,
+        client: &NetworkHeader,
         asked: &ChunkRanges,
     ) -> ChunkRanges {
         let mut here = ChunkRanges::default();
@@ -155,7 +212,7 @@ impl Copies {
             return here;
         };
         let copies = asked.iter().flat_map(|range| of.chunks.range(range));
-        let copies = copies.filter(|(_, copy)| copy.receiver.is_none_or(|only| only == *client));
+        let copies = copies.filter(|(_, copy)| copy.is_for(client));
         let indices = copies.map(|(index, _)| *index);
         indices
             .take(MAX_LOOKED_AT)
@@ -163,10 +220,15 @@ impl Copies {
         here
     }
 
-    /// Returns a copy and its room. A cached one counts as asked for now.
-    pub(in crate::router) fn get(&mut self, key: &CopyKey) -> Option<(&Chunk, Room)> {
+    /// Returns a copy for the sender of a request, and its room. A cached one counts as asked for now.
+    pub(in crate::router) fn get(
+        &mut self,
+        key: &CopyKey,
+        asked: &NetworkHeader,
+    ) -> Option<(&Chunk, Room)> {
         self.cached.to_back(key);
         let copy = self.by_content.get(&key.0)?.chunks.get(&key.1)?;
+        let copy = Some(copy).filter(|copy| copy.is_for(asked))?;
         Some((&copy.chunk, copy.room.clone()))
     }
 
@@ -181,8 +243,7 @@ impl Copies {
         mut free: u64,
     ) -> bool {
         let (key, size) = ((data.content, data.index), size_of(chunk));
-        let header = &chunk.header;
-        let receiver = header.extensions.offer.map(|_| header.destination);
+        let audience = Audience::of(&chunk.header);
         match self.chunk_log2(&data.content) {
             Some(here) if here < data.chunk_log2 => return false,
             Some(here) if here > data.chunk_log2 => free += self.forget(&data.content),
@@ -190,8 +251,7 @@ impl Copies {
         }
         if let Some(copy) = self.copy_mut(&key) {
             if copy.purpose == Purpose::Kept || keeping.purpose == Purpose::Cached {
-                // Whoever fetches it by its name knows that.
-                copy.receiver = copy.receiver.filter(|_| receiver.is_some());
+                copy.note_again(&chunk.header, audience);
                 return true;
             }
             free += self.remove(&key);
@@ -216,7 +276,7 @@ impl Copies {
             chunk: chunk.clone(),
             room: self.pool.hold(size),
             purpose: keeping.purpose,
-            receiver,
+            audience,
         };
         of.chunks.insert(data.index, copy);
         match is_cached {
@@ -273,7 +333,7 @@ impl Copies {
         let is_meant = |copy: &Copy| {
             let was = &copy.chunk.header;
             copy.purpose == Purpose::Kept
-                && copy.receiver == Some(header.source)
+                && copy.audience == Audience::Receiver(header.source)
                 && was.source == header.destination
                 && was.extensions.request == header.extensions.request
         };
