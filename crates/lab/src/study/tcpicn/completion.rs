@@ -4,7 +4,8 @@ use super::super::result::mean;
 use super::super::{
     Backend, Comparison, NamedChart, Progress, StudyInput, StudyResult, Table, Transfer,
 };
-use super::{completion_time, run_swept, title};
+use super::super::trial::run_swept;
+use super::{completion_time, title};
 use crate::figure::{LineChart, Series};
 use crate::scenario::Plan;
 use crate::scenario::node::Role;

@@ -2,7 +2,8 @@
 
 use super::super::result::mean;
 use super::super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
-use super::{distinct, run_swept, title};
+use super::super::trial::{distinct, run_swept};
+use super::title;
 use crate::LabError;
 use crate::figure::{LineChart, Series};
 use crate::scenario::run::Run;

@@ -2,7 +2,8 @@
 //! that recover, with the kernel's two congestion controls.
 
 use super::super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
-use super::{completion_time, distinct, run_swept, title};
+use super::super::trial::{distinct, run_swept};
+use super::{completion_time, title};
 use crate::LabError;
 use crate::figure::{HeatMap, LineChart};
 use crate::scenario::run::Run;

@@ -2,7 +2,8 @@
 
 use super::super::{Progress, StudyInput, StudyResult};
 use super::grid::{Cell, Grid};
-use super::{completion_times, distinct, run_swept, title};
+use super::super::trial::{distinct, run_swept};
+use super::{completion_times, title};
 use crate::LabError;
 use crate::scenario::run::Run;
 
