@@ -212,7 +212,9 @@ pub(crate) fn spawn_error(program: &str, source: io::Error) -> LabError {
         "node" => "nodejs",
         "uftp" | "uftpd" => "uftp",
         "udp-sender" | "udp-receiver" => "udpcast",
-        crate::scenario::netns::rivals::NORM => "libnorm-dev, for which `scripts/setup --multicast` builds it",
+        crate::scenario::netns::rivals::NORM => {
+            "libnorm-dev, for which `scripts/setup --multicast` builds it"
+        }
         other => other,
     };
     LabError::MissingProgram {

@@ -30,7 +30,10 @@ fn a_range_names_the_receivers_and_an_unknown_one_of_it_is_a_fault() {
         .collect();
     assert_eq!(names, ["n2", "n5", "n6", "n7", "n8"]);
     let said = tree(&format!("to = \"n8..n10\"\n{push}")).unwrap_err();
-    assert!(said.contains("loads.film.to: there is no node 'n10'"), "{said}");
+    assert!(
+        said.contains("loads.film.to: there is no node 'n10'"),
+        "{said}"
+    );
     let said = tree(&format!("to = \"n8..n3\"\n{push}")).unwrap_err();
     assert!(said.contains("there is no node 'n8..n3'"), "{said}");
 }

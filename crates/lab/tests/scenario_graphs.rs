@@ -5,7 +5,8 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use whimbrel_lab::scenario::graph::{
-    BarabasiAlbert, Branches, Dumbbell, Graph, Grid, Line, RandomRegular, Ring, Shape, Star, Tree, Waxman,
+    BarabasiAlbert, Branches, Dumbbell, Graph, Grid, Line, RandomRegular, Ring, Shape, Star, Tree,
+    Waxman,
 };
 use whimbrel_lab::scenario::network::Network;
 use whimbrel_lab::scenario::node::Role;

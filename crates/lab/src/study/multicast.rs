@@ -96,7 +96,8 @@ pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<Stud
     let scenario = input.scenario()?;
     let keys = ["way", "receivers", "loss"];
     let expected = "way (to a group, to each), receivers and loss";
-    let title = |[way, receivers, loss]: [&str; 3]| format!("{receivers} receivers, {way}, {loss} loss");
+    let title =
+        |[way, receivers, loss]: [&str; 3]| format!("{receivers} receivers, {way}, {loss} loss");
     let swept = run_swept(input, &scenario, progress, keys, expected, title)?;
     let cells: Vec<Reception<'_>> = swept
         .into_iter()
@@ -206,9 +207,13 @@ fn table(cells: &[Reception<'_>]) -> Table {
 fn chart(cells: &[Reception<'_>]) -> NamedChart {
     let receivers = distinct(cells.iter().map(Reception::receivers));
     let of = |way: &str| {
-        let own = cells.iter().filter(|it| (it.way(), it.loss()) == (way, LOSS));
+        let own = cells
+            .iter()
+            .filter(|it| (it.way(), it.loss()) == (way, LOSS));
         let points = own.filter_map(|it| {
-            let place = receivers.iter().position(|known| *known == it.receivers())?;
+            let place = receivers
+                .iter()
+                .position(|known| *known == it.receivers())?;
             Some((place as f64, it.last()))
         });
         Series {

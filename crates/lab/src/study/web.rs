@@ -7,9 +7,9 @@ use super::trial::{distinct, run_swept};
 use super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
 use crate::LabError;
 use crate::figure::{LineChart, Series};
+use crate::scenario::Scenario;
 use crate::scenario::load::Kind;
 use crate::scenario::run::Run;
-use crate::scenario::Scenario;
 use crate::web::WebPage;
 
 /// MFTP with a browser's six requests at a time.

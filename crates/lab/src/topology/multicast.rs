@@ -7,8 +7,8 @@ use std::os::fd::AsRawFd;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::plan::{Plan, address, interface};
 use super::Topology;
+use super::plan::{Plan, address, interface};
 use crate::{LabError, Namespace};
 
 // include/uapi/linux/mroute.h
@@ -42,11 +42,7 @@ struct SourceRoute {
 impl Topology {
     /// Routes a group between hosts, in a network without cycles: what one of them sends reaches each other one, and
     /// crosses each link between them once. Each host has one link.
-    pub fn route_group(
-        &self,
-        group: Ipv4Addr,
-        members: &[&str],
-    ) -> Result<GroupRoutes, LabError> {
+    pub fn route_group(&self, group: Ipv4Addr, members: &[&str]) -> Result<GroupRoutes, LabError> {
         let members: Vec<usize> = members
             .iter()
             .map(|name| self.plan.host(name))
@@ -90,13 +86,13 @@ fn source_routes(plan: &Plan, host: usize, members: &[usize]) -> Vec<SourceRoute
 }
 
 /// Gives a host its routes of a group.
-fn forward(
-    host: &Namespace,
-    group: Ipv4Addr,
-    routes: &[SourceRoute],
-) -> Result<Socket, LabError> {
+fn forward(host: &Namespace, group: Ipv4Addr, routes: &[SourceRoute]) -> Result<Socket, LabError> {
     let links = routes.iter().flat_map(|it| it.to.iter().chain([&it.from]));
-    let links: Vec<usize> = links.copied().collect::<BTreeSet<_>>().into_iter().collect();
+    let links: Vec<usize> = links
+        .copied()
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect();
     if links.len() > MAX_INTERFACES {
         let (name, count) = (host.name(), links.len());
         return Err(LabError::BadTopology(format!(
@@ -106,14 +102,21 @@ fn forward(
     let number = |link: usize| links.binary_search(&link).unwrap_or(0);
     let opened = host.enter(|| {
         // A host has one multicast router, which is an IGMP socket.
-        let router = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(libc::IPPROTO_IGMP)))?;
+        let router = Socket::new(
+            Domain::IPV4,
+            Type::RAW,
+            Some(Protocol::from(libc::IPPROTO_IGMP)),
+        )?;
         set(&router, MRT_INIT, &1_i32.to_ne_bytes())?;
         for (number, link) in links.iter().enumerate() {
             set(&router, MRT_ADD_VIF, &interface_request(number, *link)?)?;
         }
         for route in routes {
             let mut hops = [NEVER; MAX_INTERFACES];
-            route.to.iter().for_each(|link| hops[number(*link)] = FORWARD);
+            route
+                .to
+                .iter()
+                .for_each(|link| hops[number(*link)] = FORWARD);
             let request = route_request(route.source, group, number(route.from), &hops);
             set(&router, MRT_ADD_MFC, &request)?;
         }

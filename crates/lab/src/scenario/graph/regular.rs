@@ -95,9 +95,15 @@ impl Tree {
         let mut level = 0..1usize;
         for branches in levels {
             at_least(1, branches, "branches")?;
-            let next = level.end..level.end.saturating_add(level.len().saturating_mul(branches));
+            let next = level.end
+                ..level
+                    .end
+                    .saturating_add(level.len().saturating_mul(branches));
             at_least(1, next.end, "nodes")?;
-            parents.extend(next.clone().map(|node| level.start + (node - next.start) / branches));
+            parents.extend(
+                next.clone()
+                    .map(|node| level.start + (node - next.start) / branches),
+            );
             level = next;
         }
         let mut graph = Graph::numbered(prefix, level.end);

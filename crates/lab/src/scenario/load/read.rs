@@ -12,7 +12,8 @@ use whimbrel_mobilityfirst::wire::Reliability;
 use whimbrel_node::config::key_path::KeyPath;
 
 use super::{
-    Browser, Flows, Kind, Load, MulticastProgram, Page, Pings, Pipeline, Plane, Pushes, Requests, Timeout, WebPages,
+    Browser, Flows, Kind, Load, MulticastProgram, Page, Pings, Pipeline, Plane, Pushes, Requests,
+    Timeout, WebPages,
 };
 use crate::browser::HttpVersion;
 use crate::scenario::document::Document;
@@ -447,7 +448,10 @@ fn check_program(pushes: &Pushes, plane: Plane) -> Checked {
     let message = "udpcast has no congestion control; it needs a rate";
     let unpaced = pushes.by == Some(MulticastProgram::Udpcast) && pushes.rate.is_none();
     refuse(unpaced, key, message)?;
-    let message = format!("a program of IP multicast runs over tcp, not over {}", plane.name());
+    let message = format!(
+        "a program of IP multicast runs over tcp, not over {}",
+        plane.name()
+    );
     refuse(plane != Plane::Tcp, key, message)
 }
 

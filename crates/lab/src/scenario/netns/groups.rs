@@ -88,11 +88,7 @@ impl Receiver<'_> {
     }
 
     /// Has a program of IP multicast send the load's file.
-    fn send_by(
-        &self,
-        program: MulticastProgram,
-        pushes: &Pushes,
-    ) -> Result<GroupFiles, LabError> {
+    fn send_by(&self, program: MulticastProgram, pushes: &Pushes) -> Result<GroupFiles, LabError> {
         let nodes = std::iter::once(self.load.from).chain(self.load.to.iter().copied());
         let names: Vec<&str> = nodes
             .map(|node| self.plan.network.nodes[node].name.as_str())
@@ -141,7 +137,8 @@ impl Receiver<'_> {
     fn member(&self, number: usize, node: usize) -> Result<Member, LabError> {
         let name = &self.plan.network.nodes[node].name;
         let link = self.plan.network.at(node).next();
-        let (link, _) = link.ok_or_else(|| LabError::BadTopology(format!("'{name}' has no link")))?;
+        let (link, _) =
+            link.ok_or_else(|| LabError::BadTopology(format!("'{name}' has no link")))?;
         let link = &self.plan.network.links[link].name;
         Ok(Member {
             number,

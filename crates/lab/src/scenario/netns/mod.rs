@@ -148,7 +148,11 @@ pub fn observe(
         .zip(&served)
         .enumerate()
         .flat_map(|(index, (load, served))| {
-            let programs = if load.is_for_group() { 1 } else { load.to.len() };
+            let programs = if load.is_for_group() {
+                1
+            } else {
+                load.to.len()
+            };
             let receivers = load.to.iter().take(programs);
             receivers.map(move |node| (index, load, *node, served))
         })

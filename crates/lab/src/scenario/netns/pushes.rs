@@ -113,9 +113,9 @@ impl Receiver<'_> {
             .copied()
             .zip(arrived)
             .collect::<Vec<_>>();
-        let files = begun.into_iter().filter_map(|(begin, arrived)| {
-            Some(self.arrival(begin?, arrived, pushes.size))
-        });
+        let files = begun
+            .into_iter()
+            .filter_map(|(begin, arrived)| Some(self.arrival(begin?, arrived, pushes.size)));
         Ok(files.collect())
     }
 

@@ -96,7 +96,8 @@ impl ProgramUse {
             }
             MulticastProgram::Udpcast => {
                 let rate = (self.rate.unwrap_or(0) / 1000).to_string() + "k";
-                let mut command = words(["udp-sender", "--nokbd", "--no-progress", "--full-duplex"]);
+                let mut command =
+                    words(["udp-sender", "--nokbd", "--no-progress", "--full-duplex"]);
                 command.extend(words(["--nopointopoint", "--mcast-data-address", &group]));
                 command.extend(words(["--min-receivers", &members.to_string()]));
                 command.extend(words(["--max-bitrate", &rate, "--file", &file]));

@@ -1,10 +1,10 @@
 //! Figs 8 and 9: completion time, retransmissions, window and retransmission timeout of one transfer.
 
 use super::super::result::mean;
+use super::super::trial::run_swept;
 use super::super::{
     Backend, Comparison, NamedChart, Progress, StudyInput, StudyResult, Table, Transfer,
 };
-use super::super::trial::run_swept;
 use super::{completion_time, title};
 use crate::figure::{LineChart, Series};
 use crate::scenario::Plan;

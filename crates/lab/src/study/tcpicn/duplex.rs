@@ -2,8 +2,8 @@
 //! and costs.
 
 use super::super::result::mean;
-use super::super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
 use super::super::trial::{distinct, run_swept};
+use super::super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
 use super::completion_time;
 use crate::LabError;
 use crate::figure::{LineChart, Series};
