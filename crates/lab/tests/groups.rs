@@ -1,4 +1,8 @@
 //! Loads whose receivers are a group, and IP multicast between namespaces.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test of real sockets in real time"
+)]
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 use std::net::{Ipv4Addr, UdpSocket};
