@@ -225,6 +225,37 @@ fn tcp_connections_go_on_over_another_path() {
     }
 }
 
+/// A file for a group of three behind two routers: once on the link of the source, on both back ends.
+#[test]
+fn a_group_gets_a_file_once_over_each_link() {
+    const GROUP: &str = r#"
+graph = { role = "router", leaf_role = "host", tree = { branches = [2, 2] }, link = { rate = "50 Mbit/s", delay = "1 ms" } }
+nodes = { source = "host", names = "name-server" }
+loads.film = { from = "source", to = "n4..n6", start = "1 s", service = "multicast", push = { size = "1 MB", count = 1 } }
+limit = "1 min"
+metrics = ["film.*", "links.uplink.forward"]
+[links]
+uplink = { between = ["source", "n1"], rate = "50 Mbit/s" }
+n1-names = { between = ["n1", "names"], rate = "50 Mbit/s" }
+"#;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("group.toml");
+    std::fs::write(&file, GROUP).unwrap();
+    let backends = match whimbrel_lab::lab_available() {
+        true => ["sim", "netns"].as_slice(),
+        false => &["sim"],
+    };
+    for backend in backends {
+        let out = folder.path().join(backend);
+        let metric = run(file.to_str().unwrap(), backend, &out);
+        for receiver in ["n4", "n5", "n6"] {
+            assert_eq!(metric(&format!("film.{receiver}.bytes")), 1e6, "{backend}");
+        }
+        let sent = metric("links.uplink.forward");
+        assert!((1e6..1.2e6).contains(&sent), "{backend}: {sent}");
+    }
+}
+
 /// `scripts/paths` at a size that takes seconds: two routers, veth pairs behind token buckets. The script compares the
 /// bytes.
 #[test]

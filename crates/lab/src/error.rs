@@ -210,6 +210,11 @@ pub(crate) fn spawn_error(program: &str, source: io::Error) -> LabError {
         "ip" | "tc" => "iproute2",
         "cat" => "coreutils",
         "node" => "nodejs",
+        "uftp" | "uftpd" => "uftp",
+        "udp-sender" | "udp-receiver" => "udpcast",
+        crate::scenario::netns::rivals::NORM => {
+            "libnorm-dev, for which `scripts/setup --multicast` builds it"
+        }
         other => other,
     };
     LabError::MissingProgram {

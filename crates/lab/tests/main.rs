@@ -4,6 +4,7 @@ mod access_routers;
 mod cbr;
 mod fig7;
 mod flent;
+mod groups;
 mod handover;
 mod learned_routes;
 mod m2m;

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use whimbrel_lab::scenario::graph::{
-    BarabasiAlbert, Dumbbell, Graph, Grid, Line, RandomRegular, Ring, Shape, Star, Tree, Waxman,
+    BarabasiAlbert, Branches, Dumbbell, Graph, Grid, Line, RandomRegular, Ring, Shape, Star, Tree,
+    Waxman,
 };
 use whimbrel_lab::scenario::network::Network;
 use whimbrel_lab::scenario::node::Role;
@@ -65,12 +66,30 @@ proptest! {
 
     #[test]
     fn a_tree_has_all_its_levels(branches in 1usize..5, depth in 1u32..5) {
-        let tree = build(&Shape { tree: Some(Tree { branches, depth }), ..Shape::default() }, 1);
+        let tree = build(&Shape { tree: Some(Tree { branches: Branches::Equal(branches), depth: Some(depth) }), ..Shape::default() }, 1);
         let leaves = branches.pow(depth);
         prop_assert_eq!(tree.edges.len(), tree.nodes.len() - 1);
         let alone = degrees(&tree).iter().skip(1).filter(|degree| **degree == 1).count();
         prop_assert_eq!(alone, leaves);
         assert_sound(&tree);
+        let listed = Tree { branches: Branches::Levels(vec![branches; depth as usize]), depth: None };
+        prop_assert_eq!(build(&Shape { tree: Some(listed), ..Shape::default() }, 1), tree);
+    }
+
+    #[test]
+    fn a_tree_may_have_other_branches_on_each_level(levels in prop::collection::vec(1usize..5, 1..5)) {
+        let shape = Tree { branches: Branches::Levels(levels.clone()), depth: None };
+        let tree = build(&Shape { tree: Some(shape), ..Shape::default() }, 1);
+        assert_sound(&tree);
+        // Of a node of level L the degree is its branches, and one more below the root.
+        let mut nodes = 1;
+        let mut expected = Vec::new();
+        for (level, branches) in levels.iter().enumerate() {
+            expected.extend(vec![branches + usize::from(level > 0); nodes]);
+            nodes *= branches;
+        }
+        expected.extend(vec![1; nodes]);
+        prop_assert_eq!(degrees(&tree), expected);
     }
 
     #[test]

@@ -226,7 +226,7 @@ fn named_routers(
     let mut found = Found::default();
     let mut routers = Vec::new();
     for (at, name) in names.at(&at) {
-        let Some(router) = found.keep(node_at(document, network, &at, name)) else {
+        let Some(router) = found.keep(node_at(document, network, &at, &name)) else {
             continue;
         };
         if !network.nodes[router].is(Role::Router) {

@@ -1,5 +1,8 @@
 //! Nodes and their roles. To add a role: a variant of [`Role`], and its machine in each back end.
 
+use std::borrow::Cow;
+use std::ops::RangeInclusive;
+
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -115,9 +118,10 @@ pub enum Names {
 }
 
 impl Names {
-    /// Returns each name with the path at which it was written, below `at`.
-    pub(super) fn at(&self, at: &KeyPath) -> Vec<(KeyPath, &str)> {
-        match self {
+    /// Returns each name with the path at which it was written, below `at`. A range, `n2..n11`, stands for
+    /// the names with its numbers.
+    pub(super) fn at(&self, at: &KeyPath) -> Vec<(KeyPath, Cow<'_, str>)> {
+        let written: Vec<(KeyPath, &str)> = match self {
             Names::One(one) => vec![(at.clone(), one.as_str())],
             Names::Several(several) => {
                 let names = several.iter().enumerate();
@@ -125,8 +129,32 @@ impl Names {
                     .map(|(index, name)| (at.index(index), name.as_str()))
                     .collect()
             }
-        }
+        };
+        let each = written.into_iter().flat_map(|(at, name)| {
+            let names = match range(name) {
+                None => vec![Cow::Borrowed(name)],
+                Some((prefix, numbers)) => numbers
+                    .map(|number| Cow::Owned(format!("{prefix}{number}")))
+                    .collect(),
+            };
+            names.into_iter().map(move |name| (at.clone(), name))
+        });
+        each.collect()
     }
+}
+
+/// Most names of a range: as many as a graph has nodes.
+const MOST_OF_RANGE: u32 = 10_000;
+
+/// Reads a range of numbered names. Anything else is a name, which no node may have if it is a faulty range.
+fn range(text: &str) -> Option<(&str, RangeInclusive<u32>)> {
+    let (first, last) = text.split_once("..")?;
+    let digits = |name: &str| name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    let (prefix, from) = first.split_at(digits(first));
+    let to = last.strip_prefix(prefix)?;
+    let (from, to): (u32, u32) = (from.parse().ok()?, to.parse().ok()?);
+    let fits = from <= to && to - from < MOST_OF_RANGE;
+    fits.then_some((prefix, from..=to))
 }
 
 /// Settings of a node: `n2 = { role = "router", storage = "100 MB" }`.

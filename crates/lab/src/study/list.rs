@@ -98,7 +98,7 @@ pub const STUDIES: [Study; 27] = [
     },
     Study {
         name: "mftp-multicast",
-        title: "One file for 1 to 100 receivers behind a tree of routers: to a group, and to each",
+        title: "One file for 1 to 1,000 receivers behind a tree: to a group, to each, and beside NORM, UFTP and udpcast",
         source: concat!(
             mftp!(),
             ", section 3.5, and section 2, Table 1, row Multicast"
@@ -106,7 +106,8 @@ pub const STUDIES: [Study; 27] = [
         scenario: include_str!("../../../../studies/mftp-multicast/scenario.toml"),
         paper: include_str!("../../../../studies/mftp-multicast/paper.toml"),
         readme: include_str!("../../../../studies/mftp-multicast/README.md"),
-        backends: &[Backend::Sim],
+        backends: &Backend::ALL,
+        // Up to thirty receivers share the processors.
         transfers_per_processor: 1,
         run: multicast::run,
     },

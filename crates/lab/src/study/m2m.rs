@@ -2,33 +2,27 @@
 //!
 //! The scenario sweeps `routers` ("stay up", "are killed") and `storage` ("disk", "memory").
 
-use super::trial::run_settings;
+use super::trial::{Swept, arrived, run_swept};
 use super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
 use crate::LabError;
 use crate::figure::{LineChart, Series};
-use crate::scenario::Setting;
 use crate::scenario::run::Run;
 
-/// All runs of a setting.
-struct Cell<'a> {
-    routers: &'a str,
-    storage: &'a str,
-    runs: Vec<Run>,
-}
+/// All runs of a setting: of the routers, and their storage.
+struct Cell<'a>(Swept<'a, 2>);
 
 impl Cell<'_> {
-    /// Returns the readings that arrived in the run with the fewest.
-    fn arrived(&self) -> f64 {
-        let arrived = self.runs.iter().map(|run| {
-            let transfers = run.transfers.iter();
-            transfers.filter(|it| it.record.completed).count()
-        });
-        arrived.min().map_or(f64::NAN, |count| count as f64)
+    fn is(&self, routers: &str, storage: &str) -> bool {
+        self.0.0 == [routers, storage]
+    }
+
+    fn runs(&self) -> &[Run] {
+        &self.0.1
     }
 
     /// Returns the seconds from the push of each reading that arrived to its arrival, the shortest first.
     fn sorted_delays(&self) -> Vec<f64> {
-        let transfers = self.runs.iter().flat_map(|run| &run.transfers);
+        let transfers = self.runs().iter().flat_map(|run| &run.transfers);
         let arrived = transfers.filter(|it| it.record.completed);
         let mut delays: Vec<f64> = arrived.map(|it| it.record.finished).collect();
         delays.sort_by(f64::total_cmp);
@@ -43,35 +37,20 @@ impl Cell<'_> {
     }
 
     fn total(&self) -> usize {
-        self.runs.iter().map(|run| run.transfers.len()).sum()
+        self.runs().iter().map(|run| run.transfers.len()).sum()
     }
+}
+
+fn title([routers, storage]: [&str; 2]) -> String {
+    format!("routers {routers}, storage in {storage}")
 }
 
 pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<StudyResult, LabError> {
     let scenario = input.scenario()?;
+    let keys = ["routers", "storage"];
     let expected = "routers (stay up, are killed) and storage (disk, memory)";
-    let mut places = Vec::new();
-    for setting in &scenario.settings {
-        let routers = input.swept(setting, "routers", expected)?;
-        places.push((routers, input.swept(setting, "storage", expected)?));
-    }
-    let title = |setting: &Setting| {
-        let value = |key| setting.value(key).unwrap_or_default();
-        format!(
-            "routers {}, storage in {}",
-            value("routers"),
-            value("storage")
-        )
-    };
-    let runs = run_settings(&scenario, input, progress, title)?;
-    let cells = places.into_iter().zip(runs);
-    let cells: Vec<Cell<'_>> = cells
-        .map(|((routers, storage), runs)| Cell {
-            routers,
-            storage,
-            runs,
-        })
-        .collect();
+    let swept = run_swept(input, &scenario, progress, keys, expected, title)?;
+    let cells: Vec<Cell<'_>> = swept.into_iter().map(Cell).collect();
     input.result(
         scenario.text.clone(),
         compared(input, &cells)?,
@@ -91,18 +70,13 @@ fn compared(input: &StudyInput<'_>, cells: &[Cell<'_>]) -> Result<Vec<Comparison
         ("killed", "are killed", "disk"),
         ("memory", "are killed", "memory"),
     ] {
-        let cell = cells
-            .iter()
-            .find(|cell| (cell.routers, cell.storage) == (routers, storage));
+        let cell = cells.iter().find(|cell| cell.is(routers, storage));
         let Some(cell) = cell else { continue };
-        let arrived = cell.arrived();
-        let agrees = match input.value(id) {
-            Some(wanted) => input.tolerance(id)?.admits(wanted, arrived),
-            None => true,
-        };
+        let count = arrived(cell.runs()) as f64;
+        let agrees = input.agrees_with_value(id, count)?;
         let (median, longest) = cell.delays();
         let numbers = [
-            ("readings", arrived, 0),
+            ("readings", count, 0),
             ("median delay, s", median, 0),
             ("longest delay, s", longest, 0),
         ];
@@ -113,7 +87,7 @@ fn compared(input: &StudyInput<'_>, cells: &[Cell<'_>]) -> Result<Vec<Comparison
 
 fn chart(cells: &[Cell<'_>]) -> LineChart {
     let series = |cell: &Cell<'_>| Series {
-        label: format!("routers {}, storage in {}", cell.routers, cell.storage),
+        label: title(cell.0.0),
         points: (1..)
             .zip(cell.sorted_delays())
             .map(|(number, delay)| (f64::from(number), delay))
@@ -132,11 +106,12 @@ fn chart(cells: &[Cell<'_>]) -> LineChart {
 fn table(cells: &[Cell<'_>]) -> Table {
     let row = |cell: &Cell<'_>| {
         let (median, longest) = cell.delays();
-        vec![
-            cell.routers.to_owned(),
-            cell.storage.to_owned(),
+        let [routers, storage] = cell.0.0;
+        [
+            routers.to_owned(),
+            storage.to_owned(),
             cell.total().to_string(),
-            format!("{:.0}", cell.arrived()),
+            arrived(cell.runs()).to_string(),
             format!("{median:.0}"),
             format!("{longest:.0}"),
         ]
@@ -149,10 +124,6 @@ fn table(cells: &[Cell<'_>]) -> Table {
         "median delay, s",
         "longest delay, s",
     ];
-    Table {
-        name: String::from("readings"),
-        title: String::from("Readings of the sensor, all runs"),
-        columns: columns.map(String::from).into(),
-        rows: cells.iter().map(row).collect(),
-    }
+    let title = "Readings of the sensor, all runs";
+    Table::new("readings", title, columns, cells.iter().map(row))
 }

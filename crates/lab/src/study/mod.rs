@@ -382,6 +382,14 @@ impl StudyInput<'_> {
         self.statement(id)?.value
     }
 
+    /// Returns true if a number agrees with a statement's value, within its tolerance, or the statement has none.
+    fn agrees_with_value(&self, id: &str, ours: f64) -> Result<bool, LabError> {
+        match self.value(id) {
+            Some(wanted) => Ok(self.tolerance(id)?.admits(wanted, ours)),
+            None => Ok(true),
+        }
+    }
+
     fn statement(&self, id: &str) -> Option<&Statement> {
         self.paper
             .statement

@@ -74,6 +74,23 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
+impl Table {
+    /// Returns a table with a heading for each cell of a row.
+    pub(super) fn new<const N: usize>(
+        name: &str,
+        title: &str,
+        columns: [&str; N],
+        rows: impl IntoIterator<Item = [String; N]>,
+    ) -> Table {
+        Table {
+            name: name.to_owned(),
+            title: title.to_owned(),
+            columns: columns.map(String::from).into(),
+            rows: rows.into_iter().map(Vec::from).collect(),
+        }
+    }
+}
+
 /// A figure and the name of its files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NamedChart {

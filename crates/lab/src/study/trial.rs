@@ -58,6 +58,52 @@ pub(super) fn run_settings(
     Ok(each.map(<[Run]>::to_vec).collect())
 }
 
+/// A setting's values of the swept keys, in their order, and its runs.
+pub(super) type Swept<'a, const N: usize> = ([&'a str; N], Vec<Run>);
+
+/// Runs all settings of a scenario that sweeps these keys. `expected` says what a study sweeps, for errors;
+/// `title` names a setting for people.
+pub(super) fn run_swept<'a, const N: usize>(
+    input: &StudyInput<'_>,
+    scenario: &'a Scenario,
+    progress: Progress<'_>,
+    keys: [&str; N],
+    expected: &str,
+    title: impl Fn([&str; N]) -> String,
+) -> Result<Vec<Swept<'a, N>>, LabError> {
+    let mut swept = Vec::new();
+    for setting in &scenario.settings {
+        let mut values = [""; N];
+        for (value, key) in values.iter_mut().zip(keys) {
+            *value = input.swept(setting, key, expected)?;
+        }
+        swept.push(values);
+    }
+    let name = |setting: &Setting| title(keys.map(|key| setting.value(key).unwrap_or_default()));
+    let runs = run_settings(scenario, input, progress, name)?;
+    Ok(swept.into_iter().zip(runs).collect())
+}
+
+/// Returns each value once, in the order of their first occurrence.
+pub(super) fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut found = Vec::new();
+    for value in values {
+        if !found.contains(&value) {
+            found.push(value);
+        }
+    }
+    found
+}
+
+/// Returns the contents that arrived, in the run with the fewest.
+pub(super) fn arrived(runs: &[Run]) -> usize {
+    let arrived = runs.iter().map(|run| {
+        let transfers = run.transfers.iter();
+        transfers.filter(|it| it.record.completed).count()
+    });
+    arrived.min().unwrap_or(0)
+}
+
 /// Counters of the access router's proxy, in chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProxyUse {

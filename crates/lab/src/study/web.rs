@@ -3,13 +3,13 @@
 //! The scenario sweeps `loss` ("0 %", ...) and `by`: mftp, mftp-all, and http1-cubic and so on.
 
 use super::result::mean;
-use super::trial::run_settings;
+use super::trial::{distinct, run_swept};
 use super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
 use crate::LabError;
 use crate::figure::{LineChart, Series};
+use crate::scenario::Scenario;
 use crate::scenario::load::Kind;
 use crate::scenario::run::Run;
-use crate::scenario::{Scenario, Setting};
 use crate::web::WebPage;
 
 /// MFTP with a browser's six requests at a time.
@@ -105,35 +105,20 @@ pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<Stud
     let scenario = input.scenario()?;
     let pages = drawn(&scenario, input)?;
     let expected = "loss (0 %, 1 %) and by (mftp, mftp-all, http1-cubic, ...)";
-    let mut places = Vec::new();
-    for setting in &scenario.settings {
-        let loss = input.swept(setting, "loss", expected)?;
-        places.push((loss, input.swept(setting, "by", expected)?));
-    }
-    let name = |setting: &Setting| {
-        let value = |key| setting.value(key).unwrap_or_default();
-        format!("{}, loss {}", title(value("by")), value("loss"))
-    };
-    let runs = run_settings(&scenario, input, progress, name)?;
-    let cells = places
-        .into_iter()
-        .zip(&runs)
-        .map(|((loss, by), runs)| PageCell {
-            loss,
-            by,
-            pages: times(runs, pages.len()),
-        });
+    let name = |[loss, by]: [&str; 2]| format!("{}, loss {loss}", title(by));
+    let keys = ["loss", "by"];
+    let swept = run_swept(input, &scenario, progress, keys, expected, name)?;
+    let cells = swept.iter().map(|([loss, by], runs)| PageCell {
+        loss,
+        by,
+        pages: times(runs, pages.len()),
+    });
     let cells: Vec<PageCell<'_>> = cells.collect();
     // By their data, the smallest first.
     let mut order: Vec<usize> = (0..pages.len()).collect();
     order.sort_by_key(|number| pages[*number].octets());
     let small = &order[..pages.len().div_ceil(SMALL)];
-    let mut losses: Vec<&str> = Vec::new();
-    for cell in &cells {
-        if !losses.contains(&cell.loss) {
-            losses.push(cell.loss);
-        }
-    }
+    let losses = distinct(cells.iter().map(|cell| cell.loss));
     let (mut comparisons, mut charts) = (Vec::new(), Vec::new());
     let mut tables = vec![summary(&cells, small)];
     for loss in losses {
@@ -213,7 +198,7 @@ fn summary(cells: &[PageCell<'_>], small: &[usize]) -> Table {
         let share = rival.map_or(f64::NAN, |rival| cell.of(&all) / rival.of(&all));
         let ratios = cell.ratios();
         let at = |index: usize| ratios.get(index).copied().unwrap_or(f64::NAN);
-        vec![
+        [
             cell.loss.to_owned(),
             title(cell.by),
             format!("{:.3}", cell.of(&all)),
@@ -232,12 +217,8 @@ fn summary(cells: &[PageCell<'_>], small: &[usize]) -> Table {
         "slowest run by fastest, median",
         "the same, largest",
     ];
-    Table {
-        name: String::from("load-times"),
-        title: String::from("Mean load times; the slowest of a page's runs by its fastest"),
-        columns: columns.map(String::from).into(),
-        rows: cells.iter().map(row).collect(),
-    }
+    let title = "Mean load times; the slowest of a page's runs by its fastest";
+    Table::new("load-times", title, columns, cells.iter().map(row))
 }
 
 /// Returns the table of the pages at one loss.

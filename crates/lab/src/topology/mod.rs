@@ -1,5 +1,6 @@
 //! Hosts and the links between them.
 
+mod multicast;
 mod plan;
 
 use std::net::Ipv4Addr;
@@ -10,6 +11,7 @@ use whimbrel_sim::link::LinkSpec;
 use crate::tun::Tun;
 use crate::{Direction, EmulatedLink, Emulator, LabError, LinkReport, Namespace};
 
+pub use multicast::GroupRoutes;
 use plan::{Carrier, Plan, PlannedLink, address, interface, network};
 
 /// The largest packet of a link, in bytes.

@@ -107,6 +107,13 @@ impl Plan {
         self.reach(from)[to].map(|reached| reached.out)
     }
 
+    /// Returns the link that the shortest path from a host to each host begins with; none to itself, and where no
+    /// path leads.
+    pub(super) fn first_links(&self, from: usize) -> Vec<Option<usize>> {
+        let reached = self.reach(from).into_iter();
+        reached.map(|reached| Some(reached?.out)).collect()
+    }
+
     /// Returns one route, by the shortest path, for each network that is reachable and not the
     /// host's own.
     pub(super) fn routes(&self, host: usize) -> Vec<Route> {

@@ -15,7 +15,7 @@ use whimbrel_core::SeededRng;
 use whimbrel_sim::link::{Change, Outage};
 
 pub use random::{BarabasiAlbert, RandomRegular, Waxman};
-pub use regular::{Dumbbell, Grid, Line, Ring, Star, Tree};
+pub use regular::{Branches, Dumbbell, Grid, Line, Ring, Star, Tree};
 pub use vehicles::Vehicles;
 
 /// Nodes and the links between them, with the rates, delays and costs that the source has.
@@ -191,7 +191,7 @@ impl Shape {
         add("line", self.line.map(|line| line.build(prefix)));
         add("ring", self.ring.map(|ring| ring.build(prefix)));
         add("star", self.star.map(|star| star.build()));
-        add("tree", self.tree.map(|tree| tree.build(prefix)));
+        add("tree", self.tree.as_ref().map(|tree| tree.build(prefix)));
         add("dumbbell", self.dumbbell.map(|pairs| pairs.build()));
         add("grid", self.grid.map(|grid| grid.build(prefix)));
         add("waxman", self.waxman.map(|w| w.build(prefix, &mut rng())));

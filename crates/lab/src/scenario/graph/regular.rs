@@ -56,28 +56,60 @@ impl Star {
     }
 }
 
-/// `n1` is the root; numbers go on level by level.
-#[derive(Clone, Copy, Debug, Deserialize)]
+/// `n1` is the root; nodes are numbered level by level.
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tree {
     /// Children of each node above the last level.
-    pub branches: usize,
-    /// Levels below the root.
-    pub depth: u32,
+    pub branches: Branches,
+    /// Levels below the root; not given if `branches` is a list.
+    #[serde(default)]
+    pub depth: Option<u32>,
+}
+
+/// Children of each node of a [`Tree`].
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "a number, or one for each level: [10, 3]")]
+pub enum Branches {
+    /// On all levels.
+    Equal(usize),
+    /// On each level, from the root on.
+    Levels(Vec<usize>),
 }
 
 impl Tree {
-    pub(super) fn build(self, prefix: &str) -> Result<Graph, String> {
-        at_least(1, self.branches, "branches")?;
-        at_least(1, self.depth as usize, "levels")?;
-        let (mut count, mut level) = (1usize, 1usize);
-        for _ in 0..self.depth {
-            level = level.saturating_mul(self.branches);
-            count = count.saturating_add(level);
-            at_least(1, count, "nodes")?;
+    pub(super) fn build(&self, prefix: &str) -> Result<Graph, String> {
+        let levels = match (&self.branches, self.depth) {
+            (Branches::Equal(branches), Some(depth)) => {
+                at_least(1, depth as usize, "levels")?;
+                vec![*branches; depth as usize]
+            }
+            (Branches::Levels(levels), None) => levels.clone(),
+            (Branches::Equal(_), None) => return Err("depth = 2 is missing".to_owned()),
+            (Branches::Levels(_), Some(_)) => {
+                return Err("a list of branches has its depth by itself".to_owned());
+            }
+        };
+        at_least(1, levels.len(), "levels")?;
+        let mut parents: Vec<usize> = Vec::new();
+        let mut level = 0..1usize;
+        for branches in levels {
+            at_least(1, branches, "branches")?;
+            let next = level.end
+                ..level
+                    .end
+                    .saturating_add(level.len().saturating_mul(branches));
+            at_least(1, next.end, "nodes")?;
+            parents.extend(
+                next.clone()
+                    .map(|node| level.start + (node - next.start) / branches),
+            );
+            level = next;
         }
-        let mut graph = Graph::numbered(prefix, count);
-        (1..count).for_each(|node| graph.join((node - 1) / self.branches, node));
+        let mut graph = Graph::numbered(prefix, level.end);
+        for (child, parent) in (1..).zip(parents) {
+            graph.join(parent, child);
+        }
         Ok(graph)
     }
 }

@@ -18,7 +18,8 @@ use super::proxies::Proxies;
 use crate::browser::{HttpVersion, Site};
 use crate::cbr::{BELRP, CbrConfig};
 use crate::{CongestionControl, TcpBuffers};
-use whimbrel_mobilityfirst::local::{Delivery, TransferOptions};
+use whimbrel_gnrs::{GroupAdmission, KeyPair};
+use whimbrel_mobilityfirst::local::{Delivery, Service, TransferOptions};
 use whimbrel_mobilityfirst::wire::Reliability;
 
 pub(super) use read::loads;
@@ -157,6 +158,26 @@ impl Load {
         .with_chunk_size(self.chunk)
     }
 
+    /// Returns true if its receivers are a group, to which each content is sent once.
+    pub fn is_for_group(&self) -> bool {
+        match &self.kind {
+            Kind::Push(pushes) => {
+                pushes.by.is_some() || self.delivery.service == Service::Multicast
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns the keys of the group of its receivers.
+    pub fn group_keys(&self) -> KeyPair {
+        KeyPair::from_secret(blake3::hash(self.name.as_bytes()).as_bytes())
+    }
+
+    /// Returns the signed statement by which any host may join this group.
+    pub fn admission(&self) -> GroupAdmission {
+        GroupAdmission::sign(&self.group_keys(), None, u64::MAX)
+    }
+
     /// Returns the load that names its content.
     pub fn content_name(&self) -> &str {
         self.content.as_deref().unwrap_or(&self.name)
@@ -203,9 +224,27 @@ pub struct Pushes {
     /// The time between two of them.
     #[serde(default = "lifetime", with = "units::duration")]
     pub every: Duration,
+    /// The program of IP multicast that sends the only one, instead of Whimbrel.
+    #[serde(default)]
+    pub by: Option<MulticastProgram>,
+    /// The rate that it is told, bits per second; its own congestion control finds one otherwise.
+    #[serde(default)]
+    pub rate: Option<units::Rate>,
     /// True if they are short texts rather than files.
     #[serde(skip)]
     pub message: bool,
+}
+
+/// A program of others that sends a file to many receivers by IP multicast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MulticastProgram {
+    /// NORM (RFC 5740), by a program that `scripts/setup --multicast` builds.
+    Norm,
+    /// UFTP.
+    Uftp,
+    /// udpcast, which has no congestion control.
+    Udpcast,
 }
 
 /// The wait for the answer to the last echo request.

@@ -12,7 +12,8 @@ use whimbrel_mobilityfirst::wire::Reliability;
 use whimbrel_node::config::key_path::KeyPath;
 
 use super::{
-    Browser, Flows, Kind, Load, Page, Pings, Pipeline, Plane, Pushes, Requests, Timeout, WebPages,
+    Browser, Flows, Kind, Load, MulticastProgram, Page, Pings, Pipeline, Plane, Pushes, Requests,
+    Timeout, WebPages,
 };
 use crate::browser::HttpVersion;
 use crate::scenario::document::Document;
@@ -354,7 +355,7 @@ impl Ends {
         let node = |at: &KeyPath, name: &str| node_at(document, network, at, name);
         let from = node(&at.key("from"), &section.from)?;
         let to = section.to.at(&at.key("to"));
-        let to = to.iter().map(|(at, name)| node(at, name));
+        let to = to.iter().map(|(at, name)| node(at, name.as_ref()));
         let to: Vec<usize> = to.collect::<Result<_, _>>()?;
         if to.is_empty() || to.contains(&from) {
             let message = format!("'{}' must be requested by another node", section.from);
@@ -437,6 +438,23 @@ fn plane(
     }
 }
 
+/// Checks a push by another program.
+fn check_program(pushes: &Pushes, plane: Plane) -> Checked {
+    let key = if pushes.message { "message" } else { "push" };
+    let message = "rate is what another program is told: by = \"norm\", \"uftp\" or \"udpcast\"";
+    refuse(pushes.by.is_none(), key, message)?;
+    let message = "a program of IP multicast sends one file: push = { count = 1, ... }";
+    refuse(pushes.message || pushes.count != 1, key, message)?;
+    let message = "udpcast has no congestion control; it needs a rate";
+    let unpaced = pushes.by == Some(MulticastProgram::Udpcast) && pushes.rate.is_none();
+    refuse(unpaced, key, message)?;
+    let message = format!(
+        "a program of IP multicast runs over tcp, not over {}",
+        plane.name()
+    );
+    refuse(plane != Plane::Tcp, key, message)
+}
+
 /// Checks the values of a request.
 fn check(kind: &Kind, plane: Plane) -> Checked {
     let positive = |key, name: &str, value: f64| match value > 0.0 && value.is_finite() {
@@ -500,6 +518,9 @@ fn check(kind: &Kind, plane: Plane) -> Checked {
         Kind::Pings(pings) => positive("ping", "count", f64::from(pings.count)),
         Kind::Push(pushes) => {
             let key = if pushes.message { "message" } else { "push" };
+            if pushes.by.is_some() || pushes.rate.is_some() {
+                return check_program(pushes, plane);
+            }
             if plane != Plane::MobilityFirst {
                 let message = format!("{} has no receivers that did not ask", plane.name());
                 return Err((key, message));

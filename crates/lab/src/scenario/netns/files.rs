@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::daemons::{Daemons, socket_of};
 use super::get::watch_get;
+use super::groups::GroupFiles;
 use super::observe::{Fetch, Observer};
 use crate::scenario::Plan;
 use crate::scenario::load::{Kind, Load, Pipeline, Plane};
@@ -23,6 +24,8 @@ pub(super) type Files = Vec<(f64, TransferRecord)>;
 /// The results of one receiver of a load.
 pub(super) enum Received {
     Files(Files),
+    /// Those of all receivers of a group.
+    Group(GroupFiles),
     Exchanges(Exchanges),
     Pings(Pinged),
 }
@@ -36,7 +39,7 @@ pub struct Served {
     pub path: PathBuf,
 }
 
-/// One receiver of one load.
+/// One receiver of one load; of a group, one for all.
 pub(super) struct Receiver<'a> {
     pub(super) plan: &'a Plan,
     pub(super) observer: &'a dyn Observer,
@@ -70,6 +73,9 @@ impl Receiver<'_> {
             return self.ping(pings).map(Received::Pings);
         }
         if let (Kind::Push(pushes), Some(schedule)) = (&self.load.kind, &self.schedule) {
+            if self.load.is_for_group() {
+                return self.push_to_group(schedule, pushes).map(Received::Group);
+            }
             return self.push_all(schedule, pushes).map(Received::Files);
         }
         if let (Kind::Web(web), Some(schedule)) = (&self.load.kind, &self.schedule) {
@@ -84,10 +90,13 @@ impl Receiver<'_> {
     /// Adds its results.
     pub(super) fn add(&self, run: &mut Run, received: Received) {
         let network = &self.plan.network;
+        let total = self.schedule.as_ref().and_then(Schedule::total);
         match received {
-            Received::Files(files) => {
-                let total = self.schedule.as_ref().and_then(Schedule::total);
-                run.add_files(network, self.load, self.node, files, total);
+            Received::Files(files) => run.add_files(network, self.load, self.node, files, total),
+            Received::Group(each) => {
+                for (node, files) in each {
+                    run.add_files(network, self.load, node, files, total);
+                }
             }
             Received::Exchanges(exchanges) => {
                 run.add_exchanges(network, self.load, self.node, &exchanges);

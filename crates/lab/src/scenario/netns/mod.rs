@@ -6,11 +6,13 @@ mod configuration;
 mod daemons;
 mod files;
 mod get;
+mod groups;
 pub mod observe;
 mod pings;
 mod proxies;
 mod pushes;
 mod requests;
+pub(crate) mod rivals;
 mod web;
 
 use std::path::Path;
@@ -19,7 +21,6 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use whimbrel_link::ndnlp::PaperOptions;
-use whimbrel_mobilityfirst::local::Service;
 use whimbrel_sim::link::LinkSpec;
 
 use super::Plan;
@@ -70,12 +71,6 @@ pub(super) fn refusal(plan: &Plan) -> Option<Refusal> {
             if given {
                 return refuse(key, format!("play '{name}' with '{key}'"));
             }
-        }
-        if load.delivery.service == Service::Multicast {
-            return refuse(
-                "service",
-                format!("have the receivers of '{name}' be a group"),
-            );
         }
         if load.kind == Kind::Bulk && load.plane == Plane::Ndn {
             let what = format!("run '{name}', whose repeated files caches would answer,");
@@ -153,7 +148,13 @@ pub fn observe(
         .zip(&served)
         .enumerate()
         .flat_map(|(index, (load, served))| {
-            load.to.iter().map(move |node| (index, load, *node, served))
+            let programs = if load.is_for_group() {
+                1
+            } else {
+                load.to.len()
+            };
+            let receivers = load.to.iter().take(programs);
+            receivers.map(move |node| (index, load, *node, served))
         })
         .map(|(index, load, node, served)| Receiver {
             plan,

@@ -13,7 +13,7 @@ use super::daemons::socket_of;
 use super::files::{Files, Receiver, compare};
 use crate::scenario::load::{Plane, Pushes};
 use crate::scenario::run::Schedule;
-use crate::{LabError, Program, Supervisor, TransferMeter};
+use crate::{LabError, Program, Supervisor, TransferMeter, TransferRecord};
 
 /// A line of `whimbrel inbox --json`.
 #[derive(Deserialize)]
@@ -23,20 +23,38 @@ struct Line {
     text: Option<String>,
 }
 
+/// The times at which contents were sent.
+pub(super) type Started = Mutex<Vec<Option<Instant>>>;
+
 /// How long the inbox is listened to before it is asked whether the run is over.
 const LOOK: Duration = Duration::from_millis(100);
 
 impl Receiver<'_> {
     /// Has the source push contents at their times, and takes them.
     pub(super) fn push_all(&self, schedule: &Schedule, pushes: &Pushes) -> Result<Files, LabError> {
-        let own = self.own_folder()?;
+        let own = self.own_folder(self.node)?;
         let to = self.guid()?;
-        let mut inbox = self.inbox(&own)?;
+        let mut inbox = self.inbox(self.node, &own, &[])?;
+        let files = self.push_while(schedule, &to, pushes, |started| {
+            self.take(&inbox, &own, pushes, started)
+        });
+        inbox.process().kill()?;
+        files
+    }
+
+    /// Has the source push contents at their times to a host or a group, while `take` takes them.
+    pub(super) fn push_while<T>(
+        &self,
+        schedule: &Schedule,
+        to: &str,
+        pushes: &Pushes,
+        take: impl FnOnce(&Started) -> T,
+    ) -> T {
         let started = Mutex::new(vec![None; schedule.at.len()]);
         let start = self.origin + self.load.start;
         std::thread::scope(|scope| {
             for (number, at) in schedule.at.iter().enumerate() {
-                let (started, to) = (&started, &to);
+                let started = &started;
                 let moment = start + Duration::from_secs_f64(*at);
                 scope.spawn(move || {
                     if !self.wait_until(moment) {
@@ -47,19 +65,17 @@ impl Receiver<'_> {
                     self.push(number, to, pushes)
                 });
             }
-            let files = self.take(&inbox, &own, pushes, &started);
-            inbox.process().kill()?;
-            files
+            take(&started)
         })
     }
 
     /// Reads what the inbox says until it has everything, or the run is cut off.
-    fn take(
+    pub(super) fn take(
         &self,
         inbox: &Program,
         own: &Path,
         pushes: &Pushes,
-        started: &Mutex<Vec<Option<Instant>>>,
+        started: &Started,
     ) -> Result<Files, LabError> {
         let end = self.origin + self.plan.limit;
         let count = lock(started).len();
@@ -92,24 +108,31 @@ impl Receiver<'_> {
                 compare(&self.served[number].path, &own.join(self.name_of(number)))?;
             }
         }
-        let start = self.origin + self.load.start;
-        let now = Instant::now();
         let begun = lock(started)
             .iter()
             .copied()
             .zip(arrived)
             .collect::<Vec<_>>();
-        let files = begun.into_iter().filter_map(|(begin, arrived)| {
-            let begin = begin?;
-            let mut meter = TransferMeter::new(begin);
-            if let Some(at) = arrived {
-                meter.arrived(at, pushes.size);
-            }
-            let record = meter.finish(arrived.unwrap_or(now), arrived.is_some());
-            let asked = begin.saturating_duration_since(start);
-            Some((asked.as_secs_f64(), record))
-        });
+        let files = begun
+            .into_iter()
+            .filter_map(|(begin, arrived)| Some(self.arrival(begin?, arrived, pushes.size)));
         Ok(files.collect())
+    }
+
+    /// Returns when a content was sent, from the load's start on, and its record.
+    pub(super) fn arrival(
+        &self,
+        begin: Instant,
+        arrived: Option<Instant>,
+        size: u64,
+    ) -> (f64, TransferRecord) {
+        let mut meter = TransferMeter::new(begin);
+        if let Some(at) = arrived {
+            meter.arrived(at, size);
+        }
+        let record = meter.finish(arrived.unwrap_or_else(Instant::now), arrived.is_some());
+        let asked = begin.saturating_duration_since(self.origin + self.load.start);
+        (asked.as_secs_f64(), record)
     }
 
     /// Pushes one content until the network has it, or the run is cut off.
@@ -139,18 +162,25 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    fn inbox(&self, own: &Path) -> Result<Program, LabError> {
-        let node = &self.plan.network.nodes[self.node].name;
+    /// Starts the inbox of a receiver, with more arguments.
+    pub(super) fn inbox(
+        &self,
+        node: usize,
+        own: &Path,
+        more: &[&str],
+    ) -> Result<Program, LabError> {
+        let node = &self.plan.network.nodes[node].name;
         let mut command = Command::new(self.program);
         command.args(["inbox", "--json", "--from", "anyone", "--socket"]);
         command.arg(socket_of(self.folder, Plane::MobilityFirst, node));
-        command.arg("-o").arg(own);
+        command.arg("-o").arg(own).args(more);
         let supervisor = Supervisor::new(self.folder).on(self.topology.host(node)?);
         supervisor.speaker(&format!("inbox of {} on {node}", self.load.name), command)
     }
 
-    fn own_folder(&self) -> Result<PathBuf, LabError> {
-        let node = &self.plan.network.nodes[self.node].name;
+    /// Makes the folder for what a receiver takes.
+    pub(super) fn own_folder(&self, node: usize) -> Result<PathBuf, LabError> {
+        let node = &self.plan.network.nodes[node].name;
         let own = self.folder.join(format!("inbox-{}-{node}", self.load.name));
         std::fs::create_dir_all(&own)
             .map_err(LabError::system(format!("make {}", own.display())))?;

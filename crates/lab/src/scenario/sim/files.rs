@@ -116,7 +116,7 @@ impl World<'_> {
             if matches!(self.plan.loads[load].kind, Kind::Push(_)) {
                 self.request(receiver, CLIENT_APP, LocalRequest::TakeOffers);
             }
-            if pushes::is_for_group(&self.plan.loads[load]) {
+            if self.plan.loads[load].is_for_group() {
                 let join = pushes::join(&self.plan.loads[load]);
                 self.request(receiver, CLIENT_APP, join);
             }
@@ -342,7 +342,7 @@ impl World<'_> {
                 self.request(receiver, CLIENT_APP, LocalRequest::Get(get));
             }
             // All members get what is sent to the first one.
-            By::Push(..) if pushes::is_for_group(known) && known.to.first() != Some(&receiver) => {}
+            By::Push(..) if known.is_for_group() && known.to.first() != Some(&receiver) => {}
             By::Push(..) => {
                 if let Some(content) = self.contents.get(&(load, number)) {
                     let send = pushes::send(known, receiver, request, publish(content));

@@ -104,6 +104,10 @@ pub(super) fn refusal(plan: &Plan) -> Option<Refusal> {
             let what = format!("send the ICMP echo requests of '{}'", load.name);
             return Some(Refusal::new(["loads", &load.name, "ping"], what));
         }
+        if matches!(&load.kind, Kind::Push(pushes) if pushes.by.is_some()) {
+            let what = format!("send '{}' by another program", load.name);
+            return Some(Refusal::new(["loads", &load.name, "push"], what));
+        }
         if matches!(load.kind, Kind::Browser(_)) {
             let what = format!("show '{}' in a browser", load.name);
             return Some(Refusal::new(["loads", &load.name, "browser"], what));

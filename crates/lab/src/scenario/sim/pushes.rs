@@ -2,30 +2,18 @@
 //! the members of a group, and each content is sent once.
 
 use whimbrel_core::Guid;
-use whimbrel_gnrs::{GroupAdmission, KeyPair};
 use whimbrel_mobilityfirst::local::{
     AcceptOffer, Get, LocalRequest, MembershipChange, OfferId, OfferVerdict, Publish, SendContent,
-    Service,
 };
 use whimbrel_mobilityfirst::wire::OfferUse;
 
 use super::build::keys;
 use crate::scenario::load::{Kind, Load};
 
-/// Returns true if a load is for a group.
-pub(super) fn is_for_group(load: &Load) -> bool {
-    matches!(load.kind, Kind::Push(_)) && load.delivery.service == Service::Multicast
-}
-
-/// Returns the keys of the group of a load's receivers.
-fn group(load: &Load) -> KeyPair {
-    KeyPair::from_secret(blake3::hash(load.name.as_bytes()).as_bytes())
-}
-
-/// Returns the request by which a receiver joins it.
+/// Returns the request by which a receiver of a load joins its group.
 pub(super) fn join(load: &Load) -> LocalRequest {
     LocalRequest::Join {
-        admission: GroupAdmission::sign(&group(load), None, u64::MAX),
+        admission: load.admission(),
         change: MembershipChange::Join,
     }
 }
@@ -35,8 +23,8 @@ pub(super) fn send(load: &Load, receiver: usize, request: u32, content: Publish)
     let is_message = matches!(&load.kind, Kind::Push(pushes) if pushes.message);
     SendContent {
         request,
-        destination: match is_for_group(load) {
-            true => group(load).guid(),
+        destination: match load.is_for_group() {
+            true => load.group_keys().guid(),
             false => keys(receiver).guid(),
         },
         options: load.options(),

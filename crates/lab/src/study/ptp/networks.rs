@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::super::result::mean;
+use super::super::trial::distinct;
 use super::super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
 use super::cells::{self, Cell, title};
 use crate::LabError;
@@ -29,12 +30,7 @@ pub(in super::super) fn run(
     let scenario = input.scenario()?;
     let section: Section = scenario.study()?;
     let cells = cells::run(&scenario, input, progress)?;
-    let mut cases: Vec<&str> = Vec::new();
-    for cell in &cells {
-        if !cases.contains(&cell.case) {
-            cases.push(cell.case);
-        }
-    }
+    let cases = distinct(cells.iter().map(|cell| cell.case));
     let mut comparisons = Vec::new();
     let (mut tables, mut charts) = (vec![summary(&cells)], Vec::new());
     for case in cases {
@@ -154,7 +150,7 @@ fn summary(cells: &[Cell<'_>]) -> Table {
         let all = cell.utilization();
         let least = all.iter().copied().fold(f64::INFINITY, f64::min);
         let most = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        vec![
+        [
             cell.case.to_owned(),
             title(cell.solution).to_owned(),
             format!("{:.3}", cell.optimum.total()),
@@ -173,12 +169,8 @@ fn summary(cells: &[Cell<'_>]) -> Table {
         "best run",
         "runs",
     ];
-    Table {
-        name: String::from("utilization"),
-        title: String::from("Throughput at the consumer, as a share of the largest possible"),
-        columns: columns.map(String::from).into(),
-        rows: cells.iter().map(row).collect(),
-    }
+    let title = "Throughput at the consumer, as a share of the largest possible";
+    Table::new("utilization", title, columns, cells.iter().map(row))
 }
 
 fn link_table(case: &str, cells: &[&Cell<'_>], flows: &[Flow]) -> Table {

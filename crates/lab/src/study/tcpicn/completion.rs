@@ -1,10 +1,11 @@
 //! Figs 8 and 9: completion time, retransmissions, window and retransmission timeout of one transfer.
 
 use super::super::result::mean;
+use super::super::trial::run_swept;
 use super::super::{
     Backend, Comparison, NamedChart, Progress, StudyInput, StudyResult, Table, Transfer,
 };
-use super::{completion_time, run_swept, title};
+use super::{completion_time, title};
 use crate::figure::{LineChart, Series};
 use crate::scenario::Plan;
 use crate::scenario::node::Role;

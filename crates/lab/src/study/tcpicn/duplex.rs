@@ -2,8 +2,9 @@
 //! and costs.
 
 use super::super::result::mean;
+use super::super::trial::{distinct, run_swept};
 use super::super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
-use super::{completion_time, distinct, run_swept};
+use super::completion_time;
 use crate::LabError;
 use crate::figure::{LineChart, Series};
 use crate::scenario::run::Run;

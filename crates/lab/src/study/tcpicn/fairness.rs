@@ -1,8 +1,9 @@
 //! Fig. 11: how alike the completion times of ten streams are.
 
 use super::super::result::mean;
+use super::super::trial::{distinct, run_swept};
 use super::super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
-use super::{distinct, run_swept, title};
+use super::title;
 use crate::LabError;
 use crate::figure::{LineChart, Series};
 use crate::scenario::run::Run;

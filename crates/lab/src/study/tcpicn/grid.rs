@@ -1,8 +1,9 @@
 //! Beyond the paper: a file by round trip and loss, over plain IP and over proxies, with and without links
 //! that recover, with the kernel's two congestion controls.
 
+use super::super::trial::{distinct, run_swept};
 use super::super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
-use super::{completion_time, distinct, run_swept, title};
+use super::{completion_time, title};
 use crate::LabError;
 use crate::figure::{HeatMap, LineChart};
 use crate::scenario::run::Run;

@@ -1,8 +1,9 @@
 //! Beyond the paper: a web page of many small objects in a real browser, by round trip and loss.
 
+use super::super::trial::{distinct, run_swept};
 use super::super::{Progress, StudyInput, StudyResult};
 use super::grid::{Cell, Grid};
-use super::{completion_times, distinct, run_swept, title};
+use super::{completion_times, title};
 use crate::LabError;
 use crate::scenario::run::Run;
 
