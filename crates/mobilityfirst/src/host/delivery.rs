@@ -100,7 +100,7 @@ impl Host {
         }
         let send = &send;
         let publish = &send.content;
-        let id = self.uploads.draw_id();
+        let id = self.uploads.push_ids.draw();
         let terms = OfferTerms {
             destination: send.destination,
             id,
@@ -160,7 +160,7 @@ impl Host {
         header.extensions.group = ready.group.map(Box::new);
         header.extensions.members = MemberList::unplaced(ready.members);
         header.extensions.delegate =
-            ready.way == Way::Uplink && self.uploads.delegates(&ready.data.content);
+            ready.way == Way::Uplink && self.uploads.delegations.has(&ready.data.content);
         let data = Transport::Data(ready.data);
         let chunk = Chunk::of_transport(header, &data);
         self.send(ready.way, chunk, treatment.divides)

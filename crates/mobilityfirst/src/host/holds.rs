@@ -74,7 +74,7 @@ impl Host {
     /// requested.
     pub(super) fn read_ahead(&mut self, now: Time) -> bool {
         if self.links.take_resumed() {
-            self.uploads.go_on_with_held();
+            self.uploads.contents.resume_held();
         }
         let (links, uplinks) = (&self.links, &self.uplinks);
         if !links.ports().any(|port| links.has_room(port)) {

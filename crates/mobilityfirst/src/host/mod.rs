@@ -242,9 +242,11 @@ impl Host {
                     publish,
                     options,
                 };
-                self.uploads.publish(now, offer, effects);
+                self.uploads.contents.publish(now, offer, effects);
             }
-            LocalRequest::Withdraw { content } => self.uploads.withdraw(app, content, effects),
+            LocalRequest::Withdraw { content } => {
+                self.uploads.contents.withdraw(app, content, effects);
+            }
             LocalRequest::ReadDone { read, chunk } => self.finish_read(now, app, read, chunk),
             LocalRequest::Ping {
                 request,
@@ -273,7 +275,7 @@ impl Host {
             LocalRequest::Listen { channel } => self.messages.listen(app, channel, effects),
             LocalRequest::Send(send) => self.send_content(now, app, &send),
             LocalRequest::Delegate { content, is_on } => {
-                self.uploads.delegate(app, content, is_on, effects)
+                self.uploads.delegations.set(app, content, is_on, effects)
             }
             LocalRequest::TakeOffers => self.inbox.listen(app, effects),
             LocalRequest::Attach { key } => {
@@ -367,7 +369,7 @@ impl Host {
             now,
             &self.links,
             port,
-            self.uploads.catalogue(),
+            self.uploads.contents.catalogue(),
             &mut self.effects,
         )
     }

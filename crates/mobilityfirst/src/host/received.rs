@@ -98,7 +98,7 @@ impl Host {
         let port = self.uplinks.port_by(way, &self.links);
         let are_several = way == Way::Uplink && self.uplinks.are_several(&self.links);
         let path = Path {
-            bytes: length.or_else(|| self.uploads.catalogue().len_of(&request.content)),
+            bytes: length.or_else(|| self.uploads.contents.catalogue().len_of(&request.content)),
             hops: header.links_behind(),
             rate: port.and_then(|port| self.links.neighbours.rate_to(port)),
             is_divided: are_several || header.service.has(ServiceId::MULTIHOMING),
@@ -127,7 +127,7 @@ impl Host {
                     now,
                     (guid, version),
                     code,
-                    self.uploads.catalogue(),
+                    self.uploads.contents.catalogue(),
                     &mut self.effects,
                 );
                 if anew {

@@ -220,7 +220,7 @@ impl Host {
 
     /// Returns the contents with names like this that programs offer or fetch.
     pub(super) fn names_beginning(&self, prefix: &GuidPrefix) -> Vec<Guid> {
-        let offered = self.uploads.catalogue().beginning(prefix);
+        let offered = self.uploads.contents.catalogue().beginning(prefix);
         let names: BTreeSet<Guid> = offered
             .take(MAX_NAMES)
             .chain(self.downloads.beginning(prefix))
@@ -238,7 +238,7 @@ impl Host {
             registered: self.registration.is_registered(),
             clock: self.clock_difference(now),
             downloads: self.downloads.len(),
-            published: self.uploads.catalogue().len(),
+            published: self.uploads.contents.catalogue().len(),
             uploads: self.uploads.len(),
             sending: self.uploads.push_status(now, MAX_SENDING),
             delegated: self.uploads.delegated_status(MAX_SENDING),

@@ -4,17 +4,17 @@
 use core::time::Duration;
 
 use whimbrel_content::ChunkSize;
-use whimbrel_core::{Guid, Time};
+use whimbrel_core::{KeyedState, SeededRng, Time};
 
 use super::group::GroupPush;
-use super::one::Upload;
+use super::one::count_of;
 use super::{Key, Uploads};
 use crate::host::catalogue::Offer;
 use crate::host::effects::Effects;
 use crate::host::status::PushStatus;
 use crate::host::{App, Way};
 use crate::local::{LocalEvent, SendContent, SendState, Service};
-use crate::wire::{ChunkRanges, DropReason, NetworkHeader, Reliability, Request, SignedOffer};
+use crate::wire::{ChunkRanges, NetworkHeader, Reliability, Request, SignedOffer};
 
 /// A router that cannot store a chunk says so soon after it has taken it. Before the sender is told
 /// that it may end, this long has passed since the last chunk left.
@@ -25,9 +25,6 @@ const PROBE: Duration = Duration::from_secs(20);
 const MAX_PROBE: Duration = Duration::from_secs(600);
 /// Maximum of contents that one program sends, with those that wait for their turn.
 const MAX_SENDS: usize = 1024;
-/// Contents of one program that leave for one receiver at the same time: half of what an inbox receives at the
-/// same time, which is to take the first ones before it is offered the next ones.
-const AT_ONCE: usize = 32;
 
 /// What a sent content has beyond a requested one.
 pub(super) struct SentContent {
@@ -61,9 +58,23 @@ impl SentContent {
         self.app
     }
 
+    pub(super) fn request(&self) -> u32 {
+        self.request
+    }
+
     /// Returns true while it waits for others to the same receiver.
     pub(super) fn is_waiting(&self) -> bool {
         self.is_waiting
+    }
+
+    /// Its turn has come.
+    pub(super) fn start(&mut self) {
+        self.is_waiting = false;
+    }
+
+    /// Returns true while its chunks leave.
+    pub(super) fn is_leaving(&self) -> bool {
+        !self.is_waiting && !self.is_taken
     }
 
     pub(super) fn offer(&self) -> SignedOffer {
@@ -114,13 +125,27 @@ impl SentContent {
     }
 }
 
-impl Uploads {
-    /// Returns an id for what is sent without a request.
-    pub(in crate::host) fn draw_id(&mut self) -> u64 {
-        self.pushes += 1;
-        core::hash::BuildHasher::hash_one(&self.draw, self.pushes)
+/// Draws the ids of what is sent without a request: those that others have seen tell nothing about the next one.
+pub(in crate::host) struct PushIds {
+    draw: KeyedState,
+    drawn: u64,
+}
+
+impl PushIds {
+    pub(super) fn new(rng: &mut SeededRng) -> PushIds {
+        PushIds {
+            draw: KeyedState::new(rng),
+            drawn: 0,
+        }
     }
 
+    pub(in crate::host) fn draw(&mut self) -> u64 {
+        self.drawn += 1;
+        core::hash::BuildHasher::hash_one(&self.draw, self.drawn)
+    }
+}
+
+impl Uploads {
     /// Begins to send a content.
     pub(in crate::host) fn push_content(
         &mut self,
@@ -140,14 +165,13 @@ impl Uploads {
             client: send.destination,
             way: Way::Uplink,
         };
-        let pushes = self.by_key.values().filter_map(|it| it.push.as_ref());
-        let full = pushes.filter(|push| push.app == app).count() >= MAX_SENDS;
+        let full = self.by_key.pushes_of(app) >= MAX_SENDS;
         let offer_here = Offer {
             app,
             publish: send.content.clone(),
             options: send.options,
         };
-        if full || !self.catalogue.add(offer_here) {
+        if full || !self.contents.add(offer_here) {
             effects.drop("too-many-sends");
             return effects.tell(
                 app,
@@ -163,7 +187,7 @@ impl Uploads {
         self.by_key.remove(&key);
         let presence = super::Presence::Lost;
         self.handle_wanted(now, key.way, header, request, presence, effects);
-        let is_waiting = self.leaving_to(app, &key.client) >= AT_ONCE;
+        let is_waiting = self.by_key.is_at_once(app, &key.client);
         if let Some(upload) = self.by_key.get_mut(&key) {
             let delivery = send.options.delivery;
             upload.delivery = delivery;
@@ -182,77 +206,17 @@ impl Uploads {
         }
     }
 
-    /// Returns the number of a program's contents that leave for a receiver now.
-    fn leaving_to(&self, app: App, client: &Guid) -> usize {
-        let to_client = self.by_key.iter().filter(|(key, _)| key.client == *client);
-        let pushes = to_client.filter_map(|(_, upload)| upload.push.as_ref());
-        let leaving = pushes.filter(|it| it.app == app && !it.is_waiting && !it.is_taken);
-        leaving.count()
-    }
-
-    /// Contents whose turn has come leave, in the order in which they were given to the host.
+    /// Contents whose turn has come leave.
     fn start_waiting(&mut self) {
-        let waiting = self.by_key.iter().filter_map(|(key, upload)| {
-            let push = upload.push.as_ref().filter(|it| it.is_waiting)?;
-            Some((push.app, push.request, *key))
-        });
-        let mut waiting: Vec<(App, u32, Key)> = waiting.collect();
-        waiting.sort_unstable();
-        for (app, _, key) in waiting {
-            if self.leaving_to(app, &key.client) >= AT_ONCE {
-                continue;
-            }
-            if let Some(push) = (self.by_key.get_mut(&key)).and_then(|it| it.push.as_mut()) {
-                push.is_waiting = false;
-                self.take_turn(key);
-            }
+        for key in self.by_key.start_waiting() {
+            self.take_turn(key);
         }
-    }
-
-    /// Forgets what a program sends: nobody would read it.
-    pub(super) fn forget_pushes_of(&mut self, app: App) {
-        self.by_key
-            .retain(|_, upload| upload.push.as_ref().map(SentContent::app) != Some(app));
-    }
-
-    /// The receiver has refused a sent content. Returns false if it is no sent one, or the reason is
-    /// another.
-    pub(super) fn end_refused(
-        &mut self,
-        key: &Key,
-        reason: DropReason,
-        effects: &mut Effects,
-    ) -> bool {
-        let Some(state) = SendState::of_refusal(reason) else {
-            return false;
-        };
-        let upload = self.by_key.get(key);
-        let Some(push) = upload.and_then(|upload| upload.push.as_ref()) else {
-            return false;
-        };
-        push.end(state, effects);
-        self.by_key.remove(key);
-        true
-    }
-
-    /// A router has dropped chunks of a content that its sender does not send again: it is over. Returns
-    /// false for another content.
-    pub(super) fn end_lost(&mut self, key: &Key, effects: &mut Effects) -> bool {
-        let upload = self.by_key.get(key);
-        let Some(upload) = upload.filter(|it| it.reliability == Reliability::DontCare) else {
-            return false;
-        };
-        if let Some(push) = &upload.push {
-            push.end(SendState::Lost, effects);
-            self.by_key.remove(key);
-        }
-        true
     }
 
     /// Halves the chunks of a sent content, because a hop does not carry them. Returns false if the content
     /// is no sent one, or its chunks are the smallest.
     pub(super) fn shrink_push(&mut self, now: Time, key: &Key) -> bool {
-        let length = self.catalogue.len_of(&key.content).unwrap_or_default();
+        let length = self.len_of(key);
         let Some(upload) = self.by_key.get_mut(key) else {
             return false;
         };
@@ -260,28 +224,27 @@ impl Uploads {
         let (Some(push), Some(smaller)) = (&mut upload.push, smaller) else {
             return false;
         };
-        let count = smaller.count(length).min(u32::MAX.into()) as u32;
-        let all = ChunkRanges::from(0..count);
-        push.note_new_size(count, &all);
+        let count = count_of(smaller, length);
+        push.note_new_size(count, &ChunkRanges::from(0..count));
         if let Some(group) = &mut push.group {
             group.begin_again();
         }
-        upload.chunk_size = smaller;
-        upload.first = count.checked_sub(1);
-        upload.pending = all;
-        upload.sent = Default::default();
-        upload.sent_since = now;
-        upload.stored.clear();
-        upload.unconfirmed = Default::default();
-        upload.kept = None;
+        upload.begin_again(now, smaller, count);
         true
     }
 
     /// Returns the number of chunks of an upload.
     pub(super) fn count_of(&self, key: &Key) -> u32 {
-        let length = self.catalogue.len_of(&key.content).unwrap_or_default();
-        let size = self.by_key.get(key).map(|upload| upload.chunk_size);
-        size.map_or(0, |size| size.count(length).min(u32::MAX.into()) as u32)
+        let length = self.len_of(key);
+        self.by_key
+            .get(key)
+            .map_or(0, |upload| upload.count(length))
+    }
+
+    /// Returns the length of the content of an upload in bytes; 0 if it is no longer on offer.
+    fn len_of(&self, key: &Key) -> u64 {
+        let catalogue = self.contents.catalogue();
+        catalogue.len_of(&key.content).unwrap_or_default()
     }
 
     /// The receiver confirms chunks of a sent content: all of them end it.
@@ -344,7 +307,7 @@ impl Uploads {
     fn push_status_of(&self, now: Time, key: &Key) -> Option<PushStatus> {
         let upload = self.by_key.get(key)?;
         let push = upload.push.as_ref()?;
-        let length = self.catalogue.len_of(&key.content)?;
+        let length = self.contents.catalogue().len_of(&key.content)?;
         let bytes = |chunks: &ChunkRanges| (chunks.count() << upload.chunk_size.code()).min(length);
         let mut stored = ChunkRanges::default();
         upload
@@ -369,16 +332,6 @@ impl Uploads {
             stored: bytes(&stored),
             group: self.group_status(key),
         })
-    }
-
-    /// Returns the uploads to groups.
-    pub(super) fn groups(&self) -> Vec<Key> {
-        let is_for_group = |it: &Upload| it.push.as_ref().is_some_and(|push| push.group.is_some());
-        let all = self
-            .by_key
-            .iter()
-            .filter(|(_, upload)| is_for_group(upload));
-        all.map(|(key, _)| *key).collect()
     }
 
     /// Returns the first sent contents, for reports.
