@@ -69,6 +69,17 @@ pub struct ChunkToSend {
 }
 
 impl ChunkToSend {
+    /// A chunk that this node originates, or a copy of one that it has stored.
+    pub(crate) fn originated(chunk: Chunk, room: Room) -> ChunkToSend {
+        ChunkToSend {
+            chunk,
+            room,
+            from: None,
+            origin: None,
+            order: None,
+        }
+    }
+
     /// Returns the chunk as it leaves over this branch of `hops`: bound to its address, and if it may be
     /// divided, to all that this port leads to. Their ways part further on.
     pub(crate) fn over(mut self, branch: &Branch, hops: &NextHops) -> ChunkToSend {

@@ -405,19 +405,13 @@ impl Router {
 
 /// Returns the answer of the router `own` to an echo request.
 fn answer_to(request: &Chunk, echo: Echo, own: Guid) -> Chunk {
-    let mut head = Vec::new();
     let answer = Echo {
         reply: true,
         ..echo
     };
-    answer.encode(&mut head);
     let (service, upper) = (ServiceId::UNICAST, UpperProtocol::Echo);
     let mut header = NetworkHeader::new(service, upper, own, request.header.source);
     header.source_address = own;
     header.destination_address = request.header.source_address;
-    let message = Message {
-        head: head.into(),
-        body: Bytes::new(),
-    };
-    Chunk { header, message }
+    Chunk::of_echo(header, &answer)
 }

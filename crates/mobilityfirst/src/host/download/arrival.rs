@@ -4,7 +4,7 @@ use whimbrel_content::{ChunkSize, Offer, Proof, Refusal};
 use whimbrel_core::Time;
 use whimbrel_link::Room;
 
-use super::super::effects::Effects;
+use super::super::effects::{Effects, Located};
 use super::super::{App, Timer};
 use super::Downloads;
 use super::one::{Download, Held};
@@ -183,13 +183,13 @@ impl Downloads {
         if !arrived.is_asked_for {
             return effects.drop("wrong-request-id");
         }
-        let sends = download.source.map(|(source, _)| source);
+        let sends = download.source.map(|source| source.name);
         let is_second = sends.is_some_and(|source| source != header.source);
         if is_second && download.hedges > 0 && download.attempts == 0 {
             // Several were asked, and another one was faster.
             return self.tell_to_stop(now, header, arrived.data, effects);
         }
-        download.source = Some((header.source, header.source_address));
+        download.source = Some(Located::source_of(header));
         download.follow_source(arrived.data.reliability, &header.extensions);
         download.note_arrival(now);
         let pause = download.quiet_time().unwrap_or(download.patience());
@@ -231,10 +231,7 @@ impl Downloads {
             stored: 0,
             limit: 0,
         };
-        let (service, at) = (
-            ServiceId::DELAY_TOLERANT,
-            (header.source, header.source_address),
-        );
+        let (service, at) = (ServiceId::DELAY_TOLERANT, Located::source_of(header));
         let dropped = Transport::Drop(notice, DropReason::FlowLimit);
         effects.send_about(header.extensions.request, service, at, dropped);
     }
@@ -250,7 +247,7 @@ impl Downloads {
             reliability: Reliability::Ack,
             chunks,
         };
-        let at = (header.source, header.source_address);
+        let at = Located::source_of(header);
         let (service, ack) = (ServiceId::DELAY_TOLERANT, Transport::Ack(ack));
         effects.send_about(header.extensions.request, service, at, ack);
     }

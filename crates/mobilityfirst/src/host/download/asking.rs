@@ -5,7 +5,7 @@ use whimbrel_content::ChunkSize;
 use whimbrel_core::{Guid, Time};
 
 use super::super::Timer;
-use super::super::effects::{Effects, Uplink};
+use super::super::effects::{Effects, Located, Uplink};
 use super::Downloads;
 use super::window::QUIET;
 use crate::local::{FailReason, TransferState};
@@ -31,6 +31,27 @@ const CLOSED: WindowAdvice = WindowAdvice {
 /// Bound of the sources that are remembered as told to stop.
 const MAX_STOPPED: usize = 1024;
 
+/// Sends a request for no chunk, which takes back an earlier one.
+pub(super) fn send_stop(
+    request_id: Option<u64>,
+    content: Guid,
+    chunk_log2: u8,
+    source: Located,
+    effects: &mut Effects,
+) {
+    let chunks = ChunkRanges::default();
+    let stop = Request {
+        content,
+        chunk_log2,
+        is_exact: false,
+        window: Some(CLOSED),
+        reliability: Reliability::DontCare,
+        chunks,
+    };
+    let (service, stop) = (ServiceId::DELAY_TOLERANT, Transport::Request(stop));
+    effects.send_about(request_id, service, source, stop);
+}
+
 impl Downloads {
     /// Sends a request (no holder has answered yet, or the source has gone silent) or a NACK to the
     /// source.
@@ -53,11 +74,11 @@ impl Downloads {
         let is_sent = download.is_unrequested();
         let source = (download.source).filter(|_| download.attempts <= 2 || is_sent);
         match source {
-            Some((source, address)) => {
+            Some(source) => {
                 effects.counters.nacks_sent += 1;
                 let treatment = download.treatment(ServiceId::UNICAST);
                 let nack = Transport::Nack(request);
-                effects.send_about(request_id, treatment, (source, address), nack)
+                effects.send_about(request_id, treatment, source, nack)
             }
             None => {
                 effects.counters.requests_sent += 1;
@@ -70,7 +91,7 @@ impl Downloads {
                     true => Transport::Resend(request),
                     false => Transport::Request(request),
                 };
-                effects.send_about(request_id, treatment, (to, Guid::NONE), message)
+                effects.send_about(request_id, treatment, Located::anywhere(to), message)
             }
         };
         let hedge = download.next_hedge(now, uplink.round_trip);
@@ -97,10 +118,7 @@ impl Downloads {
             let recent = download
                 .last_resend
                 .is_some_and(|last| now.since(last) < RESEND_INTERVAL);
-            let Some((source, address)) = download
-                .source
-                .filter(|(source, _)| *source == notice.source)
-            else {
+            let Some(source) = download.source.filter(|it| it.name == notice.source) else {
                 continue;
             };
             if chunks.is_empty() || recent || download.is_sent_once() {
@@ -109,9 +127,9 @@ impl Downloads {
             download.last_resend = Some(now);
             let request = download.request_for(chunks);
             effects.counters.nacks_sent += 1;
-            let (request_id, at) = (Some(download.request_id), (source, address));
+            let request_id = Some(download.request_id);
             let treatment = download.treatment(ServiceId::UNICAST);
-            effects.send_about(request_id, treatment, at, Transport::Resend(request));
+            effects.send_about(request_id, treatment, source, Transport::Resend(request));
         }
     }
 
@@ -195,31 +213,9 @@ impl Downloads {
         }
         if self.stopped.len() < MAX_STOPPED {
             self.stopped.insert(key, now);
-            let about = (data.content, data.chunk_log2);
-            let at = (header.source, header.source_address);
-            self.send_stop(header.extensions.request, about, at, effects);
+            let (request_id, source) = (header.extensions.request, Located::source_of(header));
+            send_stop(request_id, data.content, data.chunk_log2, source, effects);
         }
-    }
-
-    /// Sends a request for no chunk, which takes back an earlier one.
-    pub(super) fn send_stop(
-        &mut self,
-        request_id: Option<u64>,
-        (content, chunk_log2): (Guid, u8),
-        source_at: (Guid, Guid),
-        effects: &mut Effects,
-    ) {
-        let chunks = ChunkRanges::default();
-        let stop = Request {
-            content,
-            chunk_log2,
-            is_exact: false,
-            window: Some(CLOSED),
-            reliability: Reliability::DontCare,
-            chunks,
-        };
-        let (service, stop) = (ServiceId::DELAY_TOLERANT, Transport::Request(stop));
-        effects.send_about(request_id, service, source_at, stop);
     }
 
     /// Returns true if the dropped chunk was a request for content, not content that this host
@@ -244,7 +240,7 @@ impl Downloads {
             };
             let of_source = download
                 .source
-                .is_some_and(|(source, _)| source == notice.destination);
+                .is_some_and(|source| source.name == notice.destination);
             if notice.destination == notice.content || of_source {
                 is_ours = true;
                 download.absent_since = None;
@@ -334,7 +330,7 @@ impl Downloads {
         let Some(download) = self.by_id.get_mut(&id) else {
             return;
         };
-        download.source = download.source.filter(|(source, _)| *source != from);
+        download.source = download.source.filter(|source| source.name != from);
         if download.source.is_some() {
             return;
         }

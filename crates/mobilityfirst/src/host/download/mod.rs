@@ -22,13 +22,14 @@ use core::time::Duration;
 use whimbrel_content::{Assembly, ChunkSize};
 use whimbrel_core::{Guid, GuidPrefix, KeyedState, Recent, SeededRng, Time};
 
-use super::effects::{Effects, Uplink};
+use super::effects::{Effects, Located, Uplink};
 use super::shares::Shares;
 use super::status::DownloadStatus;
 use super::{App, Timer};
 use crate::chunk_size::Path;
 use crate::local::{AcceptOffer, FailReason, Get, LocalEvent, OfferId, TransferState};
 use crate::wire::EXACT_SIZE;
+use asking::send_stop;
 use one::Download;
 use window::ReceiveWindow;
 
@@ -224,11 +225,12 @@ impl Downloads {
         &mut self,
         now: Time,
         app: App,
-        (get, caller): (Get, Option<Guid>),
+        get: &Get,
+        caller: Option<Guid>,
         uplink: &Uplink,
         effects: &mut Effects,
     ) {
-        let Some(id) = self.open_download(now, app, &get, effects) else {
+        let Some(id) = self.open_download(now, app, get, effects) else {
             return;
         };
         if let (Some(caller), Some(download)) = (caller, self.by_id.get_mut(&id)) {
@@ -268,7 +270,7 @@ impl Downloads {
         };
         download.request_id = from.number;
         download.provenance = Provenance::Sender(*from);
-        download.source = Some((from.sender, Guid::NONE));
+        download.source = Some(Located::anywhere(from.sender));
         download.asked_at = Some(now);
         let patience = download.patience();
         if self.finish_if_done(id, effects) {
@@ -401,10 +403,9 @@ impl Downloads {
         // What was sent without a request waits for another run of the program.
         let wanted_by_others =
             self.by_content.contains_key(&download.content) || download.is_unrequested();
-        if let Some((source, address)) = download.source.filter(|_| !wanted_by_others) {
-            let about = (download.content, download.chunk_size.code());
-            let at = (source, address);
-            self.send_stop(Some(download.request_id), about, at, effects);
+        if let Some(source) = download.source.filter(|_| !wanted_by_others) {
+            let (request_id, size) = (Some(download.request_id), download.chunk_size.code());
+            send_stop(request_id, download.content, size, source, effects);
         }
     }
 

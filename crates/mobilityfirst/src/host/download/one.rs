@@ -9,7 +9,7 @@ use whimbrel_core::{Guid, Time};
 use whimbrel_link::{Pool, Room};
 
 use super::super::App;
-use super::super::effects::{Treatment, Uplink};
+use super::super::effects::{Located, Treatment, Uplink};
 use super::super::status::DownloadStatus;
 use super::Provenance;
 use super::order::ArrivalOrder;
@@ -81,7 +81,7 @@ pub(super) struct Download {
     pub(super) order: ArrivalOrder,
     // True if the source sent its latest chunks for another request, so that none is under way.
     pub(super) again: bool,
-    pub(super) source: Option<(Guid, Guid)>,
+    pub(super) source: Option<Located>,
     pub(super) state: TransferState,
     pub(super) attempts: u32,
     // Requests answered by nodes that had said before that they do not serve it; whether the latest

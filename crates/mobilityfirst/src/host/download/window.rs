@@ -17,6 +17,7 @@ use super::super::App;
 use super::super::effects::Effects;
 use super::super::upload::Presence;
 use super::Downloads;
+use super::asking::send_stop;
 use super::one::Download;
 use crate::wire::{ChunkRanges, Request, ServiceId, Transport, WindowAdvice, WindowVerdict};
 
@@ -327,12 +328,10 @@ impl Downloads {
             under_way: ChunkRanges::default(),
         });
         self.withheld.insert((download.app, id));
-        let about = (download.content, download.chunk_size.code());
-        let request_id = Some(download.request_id);
-        let at = download.source.filter(|_| !is_needed);
-        if let Some(at) = at {
+        if let Some(source) = download.source.filter(|_| !is_needed) {
             effects.counters.windows_sent += 1;
-            self.send_stop(request_id, about, at, effects);
+            let (request_id, size) = (Some(download.request_id), download.chunk_size.code());
+            send_stop(request_id, download.content, size, source, effects);
         }
     }
 

@@ -27,7 +27,7 @@ pub(super) use sending::Pushed;
 use table::UploadTable;
 use turns::Client;
 
-use super::effects::Effects;
+use super::effects::{Effects, Located};
 use super::{App, Timer, Way};
 use crate::local::{Delivery, TransferOptions};
 use crate::wire::{
@@ -43,8 +43,7 @@ pub(super) struct Ready {
     pub(super) key: Key,
     pub(super) index: u32,
     pub(super) way: Way,
-    pub(super) to: Guid,
-    pub(super) address: Guid,
+    pub(super) to: Located,
     pub(super) data: Data,
     /// The id of the client's request.
     pub(super) request_id: Option<u64>,
@@ -217,7 +216,8 @@ impl Uploads {
         for (proxy, chunks) in copies {
             effects.counters.pushes_sent += 1;
             let push = Transport::Push(notice_about(self.guid, &key, chunks));
-            effects.send_about(request_id, ServiceId::DELAY_TOLERANT, (proxy, proxy), push);
+            let (service, proxy) = (ServiceId::DELAY_TOLERANT, Located::router(proxy));
+            effects.send_about(request_id, service, proxy, push);
         }
         self.take_turn(key);
         effects.set_earlier(Timer::Uploads, now + CHECK_INTERVAL);

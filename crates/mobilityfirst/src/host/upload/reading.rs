@@ -6,7 +6,7 @@ use super::contents::{NextChunk, Read};
 use super::sending::SentContent;
 use super::{Key, Ready, Recipients, Uploads};
 use crate::host::App;
-use crate::host::effects::Effects;
+use crate::host::effects::{Effects, Located};
 use crate::host::holds::Ahead;
 use crate::local::{ReadChunk, Service};
 use crate::wire::{Data, DropReason};
@@ -96,8 +96,10 @@ impl Uploads {
             key,
             index,
             way: key.way,
-            to,
-            address: upload.client_address,
+            to: Located {
+                name: to,
+                address: upload.client_address,
+            },
             data,
             request_id: upload.request_id(),
             multihoming: upload.multihoming,

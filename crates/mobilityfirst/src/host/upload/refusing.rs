@@ -4,7 +4,7 @@ use whimbrel_core::{Guid, Time};
 
 use super::{Key, Uploads, Way};
 use crate::chunk::Chunk;
-use crate::host::effects::{Action, Effects};
+use crate::host::effects::{Action, Effects, Located};
 use crate::wire::{ChunkRanges, DropReason, Notice, ServiceId, Transport};
 
 impl Key {
@@ -28,8 +28,10 @@ impl Key {
         effects.push(Action::Send {
             way: self.way,
             treatment: ServiceId::UNICAST.into(),
-            to: self.client,
-            address,
+            to: Located {
+                name: self.client,
+                address,
+            },
             request_id,
             message: Transport::Drop(notice, reason),
         });
