@@ -14,11 +14,6 @@ use crate::wire::{
     Transport, WindowAdvice, WindowVerdict,
 };
 
-/// Requests that brought nothing but a repeated answer that a node does not serve the content, before
-/// it is given up.
-const MAX_UNSERVED: u32 = 2;
-/// Nodes that do not serve a content are told apart up to this number: that of its providers.
-const MAX_PROVIDERS: usize = 64;
 /// Pause between notices to a source that sends chunks which no program here wants.
 const STOP_INTERVAL: Duration = Duration::from_secs(1);
 /// A router's restart is acted on once in this time: any node can claim that one has restarted.
@@ -63,16 +58,16 @@ impl Downloads {
             return effects.set(Timer::Download(id), look);
         }
         if uplink.is_up {
-            download.asked_at.get_or_insert(now);
+            download.asking.asked_at.get_or_insert(now);
         }
         let chunks = download.wanted();
         let request = download.request_for(chunks);
-        download.is_answered = false;
+        download.refusals.note_asked();
         let (content, patience) = (download.content, download.patience());
         let request_id = Some(download.request_id);
         // A source that has not answered two NACKs may be gone; another holder may answer.
         let is_sent = download.is_unrequested();
-        let source = (download.source).filter(|_| download.attempts <= 2 || is_sent);
+        let source = (download.source).filter(|_| download.asking.attempts <= 2 || is_sent);
         match source {
             Some(source) => {
                 effects.counters.nacks_sent += 1;
@@ -87,7 +82,7 @@ impl Downloads {
                     None => (ServiceId::CONTENT_REQUEST, content),
                 };
                 let treatment = download.treatment(service);
-                let message = match download.again {
+                let message = match download.asking.again {
                     true => Transport::Resend(request),
                     false => Transport::Request(request),
                 };
@@ -116,6 +111,7 @@ impl Downloads {
             };
             let chunks = download.awaited().intersection(&notice.chunks);
             let recent = download
+                .asking
                 .last_resend
                 .is_some_and(|last| now.since(last) < RESEND_INTERVAL);
             let Some(source) = download.source.filter(|it| it.name == notice.source) else {
@@ -124,7 +120,7 @@ impl Downloads {
             if chunks.is_empty() || recent || download.is_sent_once() {
                 continue;
             }
-            download.last_resend = Some(now);
+            download.asking.last_resend = Some(now);
             let request = download.request_for(chunks);
             effects.counters.nacks_sent += 1;
             let request_id = Some(download.request_id);
@@ -146,7 +142,7 @@ impl Downloads {
         let Some(download) = self.by_id.get_mut(&id) else {
             return;
         };
-        let is_asked = download.asked_at.is_some();
+        let is_asked = download.asking.asked_at.is_some();
         if download.is_sent_once() && is_asked && !download.program_is_slow() {
             return self.end_incomplete(id, effects);
         }
@@ -158,11 +154,11 @@ impl Downloads {
             }
             return;
         }
-        if download.asked_at.is_none() {
+        if download.asking.asked_at.is_none() {
             return self.ask(now, id, uplink, effects);
         }
         // Chunks that were lost on the way may have used up the window.
-        if let (Some(_), Some(last)) = (download.quiet_time(), download.last_arrival) {
+        if let (Some(_), Some(last)) = (download.quiet_time(), download.arrivals.last) {
             let at = (last + download.patience()).max(now + QUIET);
             effects.set(Timer::Download(id), at);
             return self.repeat_window(id, effects);
@@ -170,10 +166,10 @@ impl Downloads {
         // The router passes a repeated request to a provider that was not asked yet; the others may
         // still answer.
         if download.is_hedged_at(now) {
-            download.hedges += 1;
+            download.asking.hedges += 1;
             return self.ask(now, id, uplink, effects);
         }
-        download.attempts += 1;
+        download.asking.attempts += 1;
         self.set_state(id, TransferState::Stalled, effects);
         self.ask(now, id, uplink, effects);
     }
@@ -243,8 +239,8 @@ impl Downloads {
                 .is_some_and(|source| source.name == notice.destination);
             if notice.destination == notice.content || of_source {
                 is_ours = true;
-                download.absent_since = None;
-                download.kept_by.get_or_insert((router, now)).0 = router;
+                download.silence.absent_since = None;
+                download.silence.kept_by.get_or_insert((router, now)).0 = router;
             }
         }
         is_ours
@@ -280,10 +276,10 @@ impl Downloads {
         };
         // Its sender alone has it, and may come back.
         if download.is_unrequested() && reason != DropReason::TooLarge {
-            download.absent_since.get_or_insert(now);
+            download.silence.absent_since.get_or_insert(now);
             return;
         }
-        let begun = download.last_arrival.is_some() || download.assembly.verified_bytes() > 0;
+        let begun = download.arrivals.last.is_some() || download.assembly.verified_bytes() > 0;
         match reason {
             // Only this host's own router has asked the name service on its behalf. Anyone else who
             // was asked can say so too, and knows of itself alone.
@@ -296,7 +292,7 @@ impl Downloads {
             }
             // Who served it may come back.
             DropReason::NoSuchName | DropReason::NoNameService => {
-                download.absent_since.get_or_insert(now);
+                download.silence.absent_since.get_or_insert(now);
             }
             // After a direct request to one host, there is no other holder to ask.
             DropReason::NotServed if asked_directly => {
@@ -334,11 +330,10 @@ impl Downloads {
         if download.source.is_some() {
             return;
         }
-        if download.unserved_by.len() < MAX_PROVIDERS && download.unserved_by.insert(from) {
+        if download.refusals.note(from) {
             return self.ask(now, id, uplink, effects);
         }
-        download.unserved += u32::from(!core::mem::replace(&mut download.is_answered, true));
-        if download.unserved >= MAX_UNSERVED {
+        if download.refusals.are_final() {
             self.fail(id, FailReason::NotServed, effects);
         }
     }
@@ -356,9 +351,9 @@ impl Downloads {
             let Some(download) = self.by_id.get_mut(&id) else {
                 continue;
             };
-            download.attempts = 0;
+            download.asking.attempts = 0;
             let patience = download.patience();
-            if download.last_arrival.is_none() {
+            if download.arrivals.last.is_none() {
                 self.set_state(id, TransferState::Requested, effects);
                 self.ask(now, id, uplink, effects);
             } else {

@@ -10,6 +10,7 @@
 
 mod arrival;
 mod asking;
+mod hand_over;
 mod one;
 mod order;
 #[cfg(test)]
@@ -188,7 +189,7 @@ impl Downloads {
         }
         self.shares.close(download.app);
         self.withheld.remove(&(download.app, id));
-        if let Some(last) = download.last_arrival {
+        if let Some(last) = download.arrivals.last {
             self.note_end(download.content, last);
         }
         Some(download)
@@ -271,7 +272,7 @@ impl Downloads {
         download.request_id = from.number;
         download.provenance = Provenance::Sender(*from);
         download.source = Some(Located::anywhere(from.sender));
-        download.asked_at = Some(now);
+        download.asking.asked_at = Some(now);
         let patience = download.patience();
         if self.finish_if_done(id, effects) {
             return;
@@ -327,7 +328,7 @@ impl Downloads {
         let (most, initial) = (self.shares.limit(app), self.limits.window);
         download.window = ReceiveWindow::new(most, initial, chunk_size.bytes());
         download.request_id = core::hash::BuildHasher::hash_one(&self.draw, id);
-        download.again = self.was_here(now, &get.content);
+        download.asking.again = self.was_here(now, &get.content);
         self.by_content.entry(get.content).or_default().insert(id);
         self.by_id.insert(id, download);
         Some(id)

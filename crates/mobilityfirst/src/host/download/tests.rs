@@ -184,7 +184,7 @@ fn garbage_is_no_source_and_puts_nothing_off() {
     assert_eq!(fetch.source(), None);
     assert_eq!(fetch.effects.counters.unproven, 3);
     let download = fetch.downloads.by_id.values().next().unwrap();
-    assert_eq!(download.last_arrival, None);
+    assert_eq!(download.arrivals.last, None);
 }
 
 /// The report names who has seen the request and sends false chunks, until a true one comes.
@@ -418,7 +418,7 @@ fn a_first_request_over_a_new_link_that_may_be_slow_waits_for_its_rate() {
     let waits = |round_trip: u64, takes: Duration| {
         let mut fetch = Fetch::new();
         let download = fetch.downloads.by_id.values_mut().next().unwrap();
-        download.asked_at = None;
+        download.asking.asked_at = None;
         let mut now = Time::ZERO;
         loop {
             let uplink = new_link(round_trip, now < Time::ZERO + takes);

@@ -177,11 +177,11 @@ impl Download {
     /// is room for, which then are under way.
     pub(super) fn wanted(&mut self) -> ChunkRanges {
         self.window.forget_under_way();
-        self.order.forget();
+        self.arrivals.order.forget();
         let Some(most) = self.window.metered.as_ref().map(|it| it.most) else {
             return self.missing();
         };
-        let wanted = self.first_missing(most.saturating_sub(self.waiting()).max(1));
+        let wanted = self.first_missing(most.saturating_sub(self.hand_over.waiting()).max(1));
         if let Some(metered) = &mut self.window.metered {
             metered.under_way = wanted.clone();
         }
@@ -196,17 +196,12 @@ impl Download {
         }
     }
 
-    /// Returns the number of chunks here that the program has not used.
-    pub(super) fn waiting(&self) -> u64 {
-        self.held.len() as u64 + u64::from(self.unconsumed)
-    }
-
     /// Notes the place of a chunk that came, but for the last one, which is sent first.
     pub(super) fn note_order(&mut self, now: Time, index: u32) {
         let len = self.assembly.expected_len();
         let count = len.map_or(u64::MAX, |len| self.chunk_size.count(len));
         if u64::from(index) + 1 < count {
-            self.order.note(now, index);
+            self.arrivals.order.note(now, index);
         }
     }
 
@@ -227,7 +222,7 @@ impl Download {
 
     /// Returns true if its program has as much as it takes at once, and leaves the rest waiting.
     fn has_backlog(&self) -> bool {
-        self.unconsumed >= self.credit && !self.held.is_empty()
+        self.hand_over.is_full() && !self.hand_over.is_empty()
     }
 
     /// Returns how long nothing comes before the source is told of the window again: chunks that were lost on
@@ -235,7 +230,7 @@ impl Download {
     pub(super) fn quiet_time(&self) -> Option<Duration> {
         let window = self.window_advice().filter(|_| self.source.is_some());
         let is_due = window.is_some() && !self.window.is_repeated && self.needs_advice();
-        let quiet = QUIET.max(self.interval * 4);
+        let quiet = QUIET.max(self.arrivals.interval * 4);
         (is_due && quiet < self.patience()).then_some(quiet)
     }
 }
@@ -281,7 +276,7 @@ impl Downloads {
             window.chunks = (window.chunks * 2).min(u16::MAX.into());
         }
         let missing = download.assembly.missing_ranges(download.chunk_size);
-        let lost = download.order.take_lost(now, missing);
+        let lost = download.arrivals.order.take_lost(now, missing);
         self.advise(id, Advice::new(verdict, lost), effects);
     }
 
@@ -386,10 +381,10 @@ impl Downloads {
             return;
         };
         let limit = (self.shares.limit(download.app) / download.chunk_packets).max(1);
-        let waiting = download.waiting();
+        let waiting = download.hand_over.waiting();
         // Its program has nothing left to do: it is no longer slow, or waits for a chunk that comes
         // before those that are here.
-        let starved = download.unconsumed == 0;
+        let starved = download.hand_over.is_idle();
         let Some(metered) = &mut download.window.metered else {
             return;
         };
@@ -434,7 +429,7 @@ impl Downloads {
             return;
         };
         missing.subtract(&metered.under_way);
-        download.order.forget();
+        download.arrivals.order.forget();
         download.window.chunks = (metered.most * 2).max(LEAST);
         self.withheld.remove(&(download.app, id));
         self.advise(id, Advice::named(WindowVerdict::Increase, missing), effects);
