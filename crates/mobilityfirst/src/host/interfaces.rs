@@ -14,13 +14,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use whimbrel_core::{Guid, PortId, PortOrigin};
 
-use super::LinkPolicy;
 use super::clocks::EARLIEST_UNIX_MS;
 use crate::links::{Link, Links};
 
 /// Bytes of the headers of IPv4 and UDP, which count as the frames that they carry do (RFC 791
 /// without options, RFC 768).
 const HEADERS: u64 = 28;
+
+/// How a host uses several links to routers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkPolicy {
+    /// Those to the same router as the preferred one at once: what the host fetches and serves is
+    /// divided among them. The others take over when all of these are silent.
+    #[default]
+    All,
+    /// Those to different routers at once as well. The routers must reach the same destinations.
+    Everywhere,
+    /// The preferred one that responds; the others take over when it is silent.
+    Order,
+    /// As [`LinkPolicy::Everywhere`], and what the host sends is divided by the links' weights, not by
+    /// what they can carry.
+    Weights,
+}
 
 /// What a host's user has said about one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ mod contents;
 mod delegation;
 mod group;
 mod one;
+mod push;
 mod reading;
 mod refusing;
 mod sending;
@@ -22,8 +23,8 @@ use contents::Contents;
 use delegation::Delegations;
 use group::Recipients;
 use one::count_of;
-use sending::PushIds;
-pub(super) use sending::Pushed;
+use push::PushIds;
+pub(super) use push::Pushed;
 use table::UploadTable;
 use turns::Client;
 

@@ -9,7 +9,7 @@ use whimbrel_core::{Guid, Time};
 use super::confirming::Unconfirmed;
 use super::contents::NextChunk;
 use super::group::GroupPush;
-use super::sending::SentContent;
+use super::push::SentContent;
 use super::window::SendWindow;
 use super::{Asked, Presence};
 use crate::local::Delivery;

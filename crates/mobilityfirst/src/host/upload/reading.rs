@@ -3,7 +3,7 @@
 use whimbrel_core::Time;
 
 use super::contents::{NextChunk, Read};
-use super::sending::SentContent;
+use super::push::SentContent;
 use super::{Key, Ready, Recipients, Uploads};
 use crate::host::App;
 use crate::host::effects::{Effects, Located};

@@ -1,149 +1,21 @@
 //! Contents that a program sends to a receiver which has not requested them: `send(destination,
 //! content)` of [MFTP §2]. The upload is the one that a request for all chunks would make.
 
-use core::time::Duration;
-
 use whimbrel_content::ChunkSize;
-use whimbrel_core::{KeyedState, SeededRng, Time};
+use whimbrel_core::Time;
 
-use super::group::GroupPush;
 use super::one::count_of;
+use super::push::{Pushed, SentContent};
 use super::{Key, Uploads};
 use crate::host::catalogue::Offer;
 use crate::host::effects::Effects;
 use crate::host::status::PushStatus;
 use crate::host::{App, Way};
-use crate::local::{LocalEvent, SendContent, SendState, Service};
-use crate::wire::{ChunkRanges, NetworkHeader, Reliability, Request, SignedOffer};
+use crate::local::{LocalEvent, SendState};
+use crate::wire::{ChunkRanges, Reliability};
 
-/// A router that cannot store a chunk says so soon after it has taken it. Before the sender is told
-/// that it may end, this long has passed since the last chunk left.
-const GRACE: Duration = Duration::from_secs(1);
-/// While no receiver has confirmed a content that has been taken, its last chunk is sent again after this
-/// long, and then after twice as long each time: the confirmation, or its receiver's memory, may be lost.
-const PROBE: Duration = Duration::from_secs(20);
-const MAX_PROBE: Duration = Duration::from_secs(600);
 /// Maximum of contents that one program sends, with those that wait for their turn.
 const MAX_SENDS: usize = 1024;
-
-/// What a sent content has beyond a requested one.
-pub(super) struct SentContent {
-    app: App,
-    request: u32,
-    offer: SignedOffer,
-    // Its turn has not come.
-    is_waiting: bool,
-    // Chunks that the first router has, but for those that a router has dropped since.
-    taken: ChunkRanges,
-    taken_at: Time,
-    // True once all have been taken for long enough.
-    is_taken: bool,
-    // When, and how long after the last time, the receiver is probed.
-    probe: (Time, Duration),
-    told: Option<(SendState, u64, u64)>,
-    // If its receiver is a group.
-    pub(super) group: Option<GroupPush>,
-}
-
-/// A content to send: `request` and `header` are those by which its receiver would request it.
-pub(in crate::host) struct Pushed<'a> {
-    pub(in crate::host) send: &'a SendContent,
-    pub(in crate::host) offer: SignedOffer,
-    pub(in crate::host) header: &'a NetworkHeader,
-    pub(in crate::host) request: Request,
-}
-
-impl SentContent {
-    pub(super) fn app(&self) -> App {
-        self.app
-    }
-
-    pub(super) fn request(&self) -> u32 {
-        self.request
-    }
-
-    /// Returns true while it waits for others to the same receiver.
-    pub(super) fn is_waiting(&self) -> bool {
-        self.is_waiting
-    }
-
-    /// Its turn has come.
-    pub(super) fn start(&mut self) {
-        self.is_waiting = false;
-    }
-
-    /// Returns true while its chunks leave.
-    pub(super) fn is_leaving(&self) -> bool {
-        !self.is_waiting && !self.is_taken
-    }
-
-    pub(super) fn offer(&self) -> SignedOffer {
-        self.offer
-    }
-
-    pub(super) fn note_taken(&mut self, now: Time, index: u32) {
-        self.taken.insert(index);
-        self.taken_at = now;
-    }
-
-    pub(super) fn note_dropped(&mut self, chunks: &ChunkRanges) {
-        self.taken.subtract(chunks);
-        self.is_taken = false;
-    }
-
-    /// Returns true if the receiver is to be probed now.
-    fn take_probe(&mut self, now: Time) -> bool {
-        let (at, pause) = self.probe;
-        let is_due = self.is_taken && now >= at;
-        if is_due {
-            self.probe = (now + pause, (pause * 2).min(MAX_PROBE));
-        }
-        is_due
-    }
-
-    /// The chunks have another size now; `wanted` are those that the receiver misses.
-    pub(super) fn note_new_size(&mut self, count: u32, wanted: &ChunkRanges) {
-        self.taken = ChunkRanges::from(0..count);
-        self.taken.subtract(wanted);
-        self.is_taken = false;
-    }
-
-    /// The final state of the content: its program is told.
-    pub(super) fn end(&self, state: SendState, effects: &mut Effects) {
-        let (taken, stored) = self
-            .told
-            .map_or((0, 0), |(_, taken, stored)| (taken, stored));
-        effects.tell(
-            self.app,
-            LocalEvent::Sending {
-                request: self.request,
-                state,
-                taken,
-                stored,
-            },
-        );
-    }
-}
-
-/// Draws the ids of what is sent without a request: those that others have seen tell nothing about the next one.
-pub(in crate::host) struct PushIds {
-    draw: KeyedState,
-    drawn: u64,
-}
-
-impl PushIds {
-    pub(super) fn new(rng: &mut SeededRng) -> PushIds {
-        PushIds {
-            draw: KeyedState::new(rng),
-            drawn: 0,
-        }
-    }
-
-    pub(in crate::host) fn draw(&mut self) -> u64 {
-        self.drawn += 1;
-        core::hash::BuildHasher::hash_one(&self.draw, self.drawn)
-    }
-}
 
 impl Uploads {
     /// Begins to send a content.
@@ -154,12 +26,7 @@ impl Uploads {
         pushed: Pushed<'_>,
         effects: &mut Effects,
     ) {
-        let Pushed {
-            send,
-            offer,
-            header,
-            request,
-        } = pushed;
+        let send = pushed.send;
         let key = Key {
             content: send.content.content,
             client: send.destination,
@@ -186,23 +53,12 @@ impl Uploads {
         // A send of the same content to the same receiver takes the place of an earlier one.
         self.by_key.remove(&key);
         let presence = super::Presence::Lost;
-        self.handle_wanted(now, key.way, header, request, presence, effects);
+        let request = pushed.request.clone();
+        self.handle_wanted(now, key.way, pushed.header, request, presence, effects);
         let is_waiting = self.by_key.is_at_once(app, &key.client);
         if let Some(upload) = self.by_key.get_mut(&key) {
-            let delivery = send.options.delivery;
-            upload.delivery = delivery;
-            upload.push = Some(SentContent {
-                app,
-                request: send.request,
-                offer,
-                is_waiting,
-                taken: ChunkRanges::default(),
-                taken_at: now,
-                is_taken: false,
-                probe: (now, PROBE),
-                told: None,
-                group: (delivery.service == Service::Multicast).then(GroupPush::default),
-            });
+            upload.delivery = send.options.delivery;
+            upload.push = Some(SentContent::new(now, app, &pushed, is_waiting));
         }
     }
 
@@ -281,18 +137,9 @@ impl Uploads {
             let Some(push) = &mut upload.push else {
                 continue;
             };
-            if status.state != SendState::Leaving && !push.is_taken {
-                push.is_taken = true;
-                push.probe = (now + PROBE, PROBE * 2);
-            }
-            let is_probed = push.take_probe(now);
-            let told = (status.state, status.taken, status.stored);
-            if push.told != Some(told) {
-                push.told = Some(told);
-                push.end(status.state, effects);
-            }
+            let is_probed = push.report(now, &status, effects);
             // "Sends and forgets" [MFTP §3.2.2].
-            if push.is_taken && upload.reliability == Reliability::DontCare {
+            if push.is_taken() && upload.reliability == Reliability::DontCare {
                 self.by_key.remove(&key);
             } else if is_probed
                 && !self.probe_group(&key, last)
@@ -314,21 +161,15 @@ impl Uploads {
             .stored
             .values()
             .for_each(|chunks| stored.union(chunks));
-        let is_whole = push.taken.count() >= u64::from(self.count_of(key));
-        let is_over = upload.pending.is_empty() && now.since(push.taken_at) >= GRACE;
         let kept = upload.kept.as_ref();
         let kept = kept.map_or(0, |(_, chunks)| chunks.count());
-        let state = match push.is_taken || is_whole && is_over {
-            true if kept >= u64::from(self.count_of(key)) => SendState::Kept,
-            true => SendState::Taken,
-            false => SendState::Leaving,
-        };
+        let count = self.count_of(key).into();
         Some(PushStatus {
             content: key.content,
             to: key.client,
             length,
-            state,
-            taken: bytes(&push.taken),
+            state: push.state(now, count, kept, upload.pending.is_empty()),
+            taken: bytes(push.taken()),
             stored: bytes(&stored),
             group: self.group_status(key),
         })

@@ -6,7 +6,7 @@ use core::time::Duration;
 use whimbrel_core::{Guid, Time};
 
 use super::one::Upload;
-use super::sending::SentContent;
+use super::push::SentContent;
 use super::turns::Client;
 use super::{Asked, Key};
 use crate::host::effects::Effects;
