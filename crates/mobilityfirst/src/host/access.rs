@@ -6,7 +6,7 @@ use whimbrel_core::{Guid, PortId, PortOrigin, SeededRng};
 use whimbrel_link::Room;
 
 use super::effects::{Located, Treatment, Uplink};
-use super::interfaces::{InterfaceChange, Interfaces, InterfacesStatus, Review};
+use super::interfaces::{InterfaceChange, InterfaceReview, Interfaces, InterfacesStatus};
 use super::{HostConfig, LinkPolicy, Way};
 use crate::chunk::Chunk;
 use crate::chunk_size::Path;
@@ -98,14 +98,14 @@ impl Access {
     /// told to ask directly; those without a configured preference come last.
     pub(super) fn hops(&self, way: Way) -> NextHops {
         if let Way::Caller(port) = way {
-            return NextHops::from_iter([Branch::over(port, &self.links)]);
+            return NextHops::from_iter([self.links.branch(port)]);
         }
         let mut ranked: Vec<Branch> = self
             .admitted()
             .map(|port| Branch {
                 preference: self.rank(port),
                 weight: self.interfaces.weight_of(port, &self.links),
-                ..Branch::over(port, &self.links)
+                ..self.links.branch(port)
             })
             .collect();
         // The preferred one goes first where one is enough.
@@ -211,7 +211,7 @@ impl Access {
     }
 
     /// Judges the links anew.
-    pub(super) fn review(&mut self, unix_ms: u64) -> Review {
+    pub(super) fn review(&mut self, unix_ms: u64) -> InterfaceReview {
         let callers = &self.callers;
         let is_own = |port| !callers.contains(&port);
         self.interfaces.review(unix_ms, &self.links, is_own)

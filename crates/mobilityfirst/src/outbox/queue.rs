@@ -6,7 +6,7 @@ use whimbrel_core::Guid;
 use whimbrel_link::turns::Turns;
 
 use crate::chunk::Chunk;
-use crate::links::ChunkToSend;
+use crate::outgoing::ChunkToSend;
 use crate::wire::{Transport, TransportKind};
 
 /// Contents whose chunks go in turns, so that a file that somebody begins to fetch does not wait
