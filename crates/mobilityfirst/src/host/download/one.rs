@@ -14,10 +14,11 @@ use super::super::status::DownloadStatus;
 use super::Provenance;
 use super::hand_over::HandOver;
 use super::order::ArrivalOrder;
-use super::window::ReceiveWindow;
+use super::window::{QUIET, ReceiveWindow};
 use crate::local::{Delivery, Get, MAX_MISSING, MissingParts, TransferState};
 use crate::wire::{
-    ChunkRanges, EXACT_SIZE, Extensions, MAX_RANGES, Reliability, Request, ServiceId,
+    ChunkRanges, EXACT_SIZE, Extensions, MAX_RANGES, Reliability, Request, ServiceId, WindowAdvice,
+    WindowVerdict,
 };
 
 /// Pause before a request that nobody has answered also goes to the next provider, as the "Connection
@@ -78,7 +79,7 @@ pub(super) struct Arrivals {
 
 /// What nodes have said, since the last chunk, of why none comes.
 #[derive(Default)]
-pub(super) struct Silence {
+pub(super) struct SilenceReason {
     // The router that keeps a request because it reaches no source, and since when.
     pub(super) kept_by: Option<(Guid, Time)>,
     // Since when no holder is known, though a part has come.
@@ -120,7 +121,7 @@ impl Refusals {
 }
 
 /// How chunks are asked for and repaired.
-pub(super) struct Terms {
+pub(super) struct TransferTerms {
     // Chunks are to have this size whatever the path affords.
     is_exact: bool,
     reliability: Reliability,
@@ -137,7 +138,7 @@ pub(super) struct Download {
     pub(super) content: Guid,
     pub(super) provenance: Provenance,
     pub(super) chunk_size: ChunkSize,
-    pub(super) terms: Terms,
+    pub(super) terms: TransferTerms,
     pub(super) assembly: Assembly,
     pub(super) hand_over: HandOver,
     // The room that its chunks hold until its program has them, and the room of one chunk, in
@@ -150,7 +151,7 @@ pub(super) struct Download {
     pub(super) state: TransferState,
     pub(super) asking: Asking,
     pub(super) arrivals: Arrivals,
-    pub(super) silence: Silence,
+    pub(super) silence: SilenceReason,
     pub(super) refusals: Refusals,
 }
 
@@ -176,7 +177,7 @@ impl Download {
             content: get.content,
             provenance: Provenance::Holder,
             chunk_size,
-            terms: Terms {
+            terms: TransferTerms {
                 is_exact: get.options.chunk_log2 & EXACT_SIZE != 0,
                 reliability: get.options.reliability.unwrap_or_default(),
                 delivery: get.options.delivery,
@@ -203,7 +204,7 @@ impl Download {
                 order: ArrivalOrder::new(nack_timeout),
                 interval: Duration::ZERO,
             },
-            silence: Silence::default(),
+            silence: SilenceReason::default(),
             refusals: Refusals::default(),
         }
     }
@@ -364,6 +365,85 @@ impl Download {
         is_open && self.silence.kept_by.is_none() && is_in_time
     }
 
+    /// Returns the window that a request repeats. What is not requested, or not sent again, has none.
+    pub(super) fn window_advice(&self) -> Option<WindowAdvice> {
+        let has_one = !self.is_unrequested() && !self.is_sent_once();
+        has_one.then(|| self.window.advice(WindowVerdict::Maintain))
+    }
+
+    /// Returns the first missing chunks that are not under way, at most `count`.
+    pub(super) fn first_missing(&self, count: u64) -> ChunkRanges {
+        let under_way = self.window.metered.as_ref().map(|it| &it.under_way);
+        let mut missing = ChunkRanges::default();
+        let indices = self.assembly.missing_chunks(self.chunk_size);
+        let indices = indices.map(|index| index as u32);
+        let idle = indices.filter(|index| !under_way.is_some_and(|it| it.contains(*index)));
+        idle.take(count as usize)
+            .for_each(|index| missing.insert(index));
+        missing
+    }
+
+    /// Returns the chunks to ask for when nothing comes: all that are missing, or as many as there
+    /// is room for, which then are under way.
+    pub(super) fn wanted(&mut self) -> ChunkRanges {
+        self.window.forget_under_way();
+        self.arrivals.order.forget();
+        let Some(most) = self.window.metered.as_ref().map(|it| it.most) else {
+            return self.missing();
+        };
+        let wanted = self.first_missing(most.saturating_sub(self.hand_over.waiting()).max(1));
+        if let Some(metered) = &mut self.window.metered {
+            metered.under_way = wanted.clone();
+        }
+        wanted
+    }
+
+    /// Returns the chunks that are to come: all that are missing, or those that there is room for.
+    pub(super) fn awaited(&self) -> ChunkRanges {
+        match &self.window.metered {
+            Some(metered) => metered.under_way.clone(),
+            None => self.missing(),
+        }
+    }
+
+    /// Notes the place of a chunk that came, but for the last one, which is sent first.
+    pub(super) fn note_order(&mut self, now: Time, index: u32) {
+        let len = self.assembly.expected_len();
+        let count = len.map_or(u64::MAX, |len| self.chunk_size.count(len));
+        if u64::from(index) + 1 < count {
+            self.arrivals.order.note(now, index);
+        }
+    }
+
+    pub(super) fn missing_count(&self) -> u64 {
+        if self.assembly.expected_len().is_none() {
+            return u64::MAX >> 1;
+        }
+        let gaps = self.assembly.missing();
+        let bytes: u64 = gaps.map(|gap| gap.end.saturating_sub(gap.start)).sum();
+        bytes.div_ceil(self.chunk_size.bytes())
+    }
+
+    /// Returns true if the source may have to stop before it has sent everything.
+    pub(super) fn needs_advice(&self) -> bool {
+        let window = &self.window;
+        window.metered.is_none() && self.missing_count().saturating_add(window.came) > window.chunks
+    }
+
+    /// Returns true if its program has as much as it takes at once, and leaves the rest waiting.
+    pub(super) fn has_backlog(&self) -> bool {
+        self.hand_over.is_full() && !self.hand_over.is_empty()
+    }
+
+    /// Returns how long nothing comes before the source is told of the window again: chunks that were lost on
+    /// the way may have used it up. `None` if it was told, or need not be.
+    pub(super) fn quiet_time(&self) -> Option<Duration> {
+        let window = self.window_advice().filter(|_| self.source.is_some());
+        let is_due = window.is_some() && !self.window.is_repeated && self.needs_advice();
+        let quiet = QUIET.max(self.arrivals.interval * 4);
+        (is_due && quiet < self.patience()).then_some(quiet)
+    }
+
     pub(super) fn is_finished(&self) -> bool {
         self.assembly.is_complete() && self.hand_over.is_empty()
     }
@@ -396,7 +476,7 @@ impl Download {
         self.asking.attempts = 0;
         self.asking.again = false;
         self.refusals.count = 0;
-        self.silence = Silence::default();
+        self.silence = SilenceReason::default();
     }
 
     /// Notes that a node that knows of its request has sent a false chunk.

@@ -18,7 +18,6 @@ use super::super::effects::Effects;
 use super::super::upload::Presence;
 use super::Downloads;
 use super::asking::send_stop;
-use super::one::Download;
 use crate::wire::{ChunkRanges, Request, ServiceId, Transport, WindowAdvice, WindowVerdict};
 
 /// The first window, as a multiple of what the program may hold. The host's initial window bounds it.
@@ -71,25 +70,25 @@ impl Advice {
 #[derive(Clone, Debug)]
 pub(super) struct Metered {
     // Bound of the chunks here and under way.
-    most: u64,
+    pub(super) most: u64,
     // Of those, the requested chunks that are not here.
-    under_way: ChunkRanges,
+    pub(super) under_way: ChunkRanges,
 }
 
 /// The window that a download advises to its source.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReceiveWindow {
     // In chunks.
-    chunks: u64,
+    pub(super) chunks: u64,
     // Chunks that came since the last advice.
-    came: u64,
+    pub(super) came: u64,
     // The next advice waits for the program.
     is_withheld: bool,
     // While nothing has come since, the window was advised again.
-    is_repeated: bool,
+    pub(super) is_repeated: bool,
     // Times that the window was closed.
     falls: u32,
-    metered: Option<Metered>,
+    pub(super) metered: Option<Metered>,
 }
 
 impl ReceiveWindow {
@@ -102,7 +101,7 @@ impl ReceiveWindow {
         }
     }
 
-    fn advice(&self, verdict: WindowVerdict) -> WindowAdvice {
+    pub(super) fn advice(&self, verdict: WindowVerdict) -> WindowAdvice {
         // What is requested by name is all that the source is to send.
         let named = self.metered.as_ref().map(|it| it.under_way.count().max(1));
         let chunks = named.unwrap_or(self.chunks).min(u16::MAX.into()) as u16;
@@ -110,7 +109,7 @@ impl ReceiveWindow {
     }
 
     /// Returns true if the source of this content need not stop for this download.
-    fn is_open(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         self.metered.is_none() && !self.is_withheld
     }
 
@@ -151,87 +150,6 @@ impl ReceiveWindow {
         if let Some(metered) = &mut self.metered {
             metered.under_way = ChunkRanges::default();
         }
-    }
-}
-
-impl Download {
-    /// Returns the window that a request repeats. What is not requested, or not sent again, has none.
-    pub(super) fn window_advice(&self) -> Option<WindowAdvice> {
-        let has_one = !self.is_unrequested() && !self.is_sent_once();
-        has_one.then(|| self.window.advice(WindowVerdict::Maintain))
-    }
-
-    /// Returns the first missing chunks that are not under way, at most `count`.
-    fn first_missing(&self, count: u64) -> ChunkRanges {
-        let under_way = self.window.metered.as_ref().map(|it| &it.under_way);
-        let mut missing = ChunkRanges::default();
-        let indices = self.assembly.missing_chunks(self.chunk_size);
-        let indices = indices.map(|index| index as u32);
-        let idle = indices.filter(|index| !under_way.is_some_and(|it| it.contains(*index)));
-        idle.take(count as usize)
-            .for_each(|index| missing.insert(index));
-        missing
-    }
-
-    /// Returns the chunks to ask for when nothing comes: all that are missing, or as many as there
-    /// is room for, which then are under way.
-    pub(super) fn wanted(&mut self) -> ChunkRanges {
-        self.window.forget_under_way();
-        self.arrivals.order.forget();
-        let Some(most) = self.window.metered.as_ref().map(|it| it.most) else {
-            return self.missing();
-        };
-        let wanted = self.first_missing(most.saturating_sub(self.hand_over.waiting()).max(1));
-        if let Some(metered) = &mut self.window.metered {
-            metered.under_way = wanted.clone();
-        }
-        wanted
-    }
-
-    /// Returns the chunks that are to come: all that are missing, or those that there is room for.
-    pub(super) fn awaited(&self) -> ChunkRanges {
-        match &self.window.metered {
-            Some(metered) => metered.under_way.clone(),
-            None => self.missing(),
-        }
-    }
-
-    /// Notes the place of a chunk that came, but for the last one, which is sent first.
-    pub(super) fn note_order(&mut self, now: Time, index: u32) {
-        let len = self.assembly.expected_len();
-        let count = len.map_or(u64::MAX, |len| self.chunk_size.count(len));
-        if u64::from(index) + 1 < count {
-            self.arrivals.order.note(now, index);
-        }
-    }
-
-    fn missing_count(&self) -> u64 {
-        if self.assembly.expected_len().is_none() {
-            return u64::MAX >> 1;
-        }
-        let gaps = self.assembly.missing();
-        let bytes: u64 = gaps.map(|gap| gap.end.saturating_sub(gap.start)).sum();
-        bytes.div_ceil(self.chunk_size.bytes())
-    }
-
-    /// Returns true if the source may have to stop before it has sent everything.
-    fn needs_advice(&self) -> bool {
-        let window = &self.window;
-        window.metered.is_none() && self.missing_count().saturating_add(window.came) > window.chunks
-    }
-
-    /// Returns true if its program has as much as it takes at once, and leaves the rest waiting.
-    fn has_backlog(&self) -> bool {
-        self.hand_over.is_full() && !self.hand_over.is_empty()
-    }
-
-    /// Returns how long nothing comes before the source is told of the window again: chunks that were lost on
-    /// the way may have used it up. `None` if it was told, or need not be.
-    pub(super) fn quiet_time(&self) -> Option<Duration> {
-        let window = self.window_advice().filter(|_| self.source.is_some());
-        let is_due = window.is_some() && !self.window.is_repeated && self.needs_advice();
-        let quiet = QUIET.max(self.arrivals.interval * 4);
-        (is_due && quiet < self.patience()).then_some(quiet)
     }
 }
 
