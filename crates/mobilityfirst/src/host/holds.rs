@@ -9,14 +9,14 @@ use crate::chunk::{Chunk, Flow};
 use crate::next_hops::NextHops;
 
 /// What the links say of a receiver while chunks are read for it.
-pub(super) struct Ahead<'a> {
+pub(super) struct ReadAhead<'a> {
     access: &'a Access,
     are_several: bool,
     // Of the uplinks.
     hops: NextHops,
 }
 
-impl Ahead<'_> {
+impl ReadAhead<'_> {
     fn flow_to(&self, client: Guid) -> Flow {
         Flow {
             source: self.access.guid(),
@@ -77,7 +77,7 @@ impl Host {
         if !links.ports().any(|port| links.has_room(port)) {
             return false;
         }
-        let ahead = Ahead {
+        let ahead = ReadAhead {
             access: &self.access,
             are_several: self.access.are_several(),
             hops: self.access.hops(Way::Uplink),

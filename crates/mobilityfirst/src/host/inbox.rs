@@ -71,13 +71,13 @@ impl OfferSource {
     fn tell_verdict(self, here: Guid, content: Guid, verdict: OfferVerdict, effects: &mut Effects) {
         let request_id = Some(self.id.number);
         let (to, service) = (self.at(), ServiceId::DELAY_TOLERANT);
-        let request = |chunks| Request {
-            content,
-            chunk_log2: whimbrel_content::ChunkSize::DEFAULT.code(),
-            is_exact: false,
-            window: None,
-            reliability: Reliability::Ack,
-            chunks,
+        let request = |chunks| {
+            Request::new(
+                content,
+                whimbrel_content::ChunkSize::DEFAULT.code(),
+                Reliability::Ack,
+                chunks,
+            )
         };
         match verdict.refusal() {
             Some(reason) => {

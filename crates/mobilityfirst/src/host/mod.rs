@@ -1,11 +1,20 @@
 //! The host stack, which local programs attach to.
 //!
-//! Its parts own their state: `Registration` keeps the host bound to its access routers, `Downloads`
-//! fetches content for local programs, `Uploads` sends the content that they publish, `Messages`
-//! and
-//! `Pings` do what their names say, `Uplinks` orders the links by which the host sends, and
-//! `Programs` holds the events that wait for programs. End-to-end recovery is "parsimonious" [MFTP
-//! §3.2.2]: hops are reliable, so the receiver asks only when chunks have been missing for long.
+//! The parts, each with its own state:
+//!
+//! | part | owns |
+//! |---|---|
+//! | `Access` | the links, those by which the host sends, the division of what it sends |
+//! | `Registration` | the binding to access routers, announcements, memberships and services |
+//! | `Downloads` | contents that programs fetch or accept |
+//! | `Uploads` | contents that programs offer and send, and their receivers |
+//! | `OfferedContents` | contents that others offer, until a program decides |
+//! | `Messages`, `AwaitedEchoes` | short messages; echoes |
+//! | `Programs` | the events that wait for programs |
+//!
+//! A part pushes as an `effects::Action` what is to happen beyond its state. [`Host`] dispatches events to the
+//! parts, and carries their actions out. End-to-end recovery is "parsimonious" [MFTP §3.2.2]: hops are reliable,
+//! so the receiver asks only when chunks have been missing for long.
 
 mod access;
 mod attach;
@@ -52,7 +61,7 @@ use effects::{Effects, Located};
 use inbox::OfferedContents;
 pub use interfaces::LinkPolicy;
 use messages::{Messages, ProgramMessage};
-use ping::{Ping, Pings};
+use ping::{AwaitedEchoes, EchoRequest};
 use programs::Programs;
 pub use status::{DownloadStatus, HostCounters, HostStatus, InboxStatus, PushStatus};
 use upload::Uploads;
@@ -103,7 +112,7 @@ pub struct Host {
     downloads: Downloads,
     uploads: Uploads,
     inbox: OfferedContents,
-    pings: Pings,
+    pings: AwaitedEchoes,
     messages: Messages,
     programs: Programs,
     timers: TimerQueue<Timer>,
@@ -136,7 +145,7 @@ impl Host {
             downloads: Downloads::new(limits, &mut rng),
             uploads: Uploads::new(guid, config.max_transfers, &mut rng),
             inbox: OfferedContents::new(guid, config.buffer_packets),
-            pings: Pings::new(rng.next_word()),
+            pings: AwaitedEchoes::new(rng.next_word()),
             messages: Messages::new(rng.next_word()),
             programs: Programs::default(),
             timers: TimerQueue::new(),
@@ -231,7 +240,7 @@ impl Host {
                 sequence,
                 padding,
             } => {
-                let ping = Ping {
+                let ping = EchoRequest {
                     app,
                     request,
                     to: destination,

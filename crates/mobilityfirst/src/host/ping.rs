@@ -16,7 +16,7 @@ const MAX_PADDING: usize = 32 * 1024;
 
 /// A program's request for an echo.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ping {
+pub(super) struct EchoRequest {
     pub(super) app: App,
     pub(super) request: u32,
     pub(super) to: Guid,
@@ -24,15 +24,15 @@ pub(super) struct Ping {
 
 /// Echo requests whose answers are awaited.
 #[derive(Debug)]
-pub(super) struct Pings {
-    awaited: BTreeMap<u64, Ping>,
+pub(super) struct AwaitedEchoes {
+    awaited: BTreeMap<u64, EchoRequest>,
     next_id: u64,
 }
 
-impl Pings {
-    pub(super) fn new(first_id: u64) -> Pings {
+impl AwaitedEchoes {
+    pub(super) fn new(first_id: u64) -> AwaitedEchoes {
         // The upper half is random, so that answers to an earlier run of this host match nothing.
-        Pings {
+        AwaitedEchoes {
             awaited: BTreeMap::new(),
             next_id: first_id & !0xffff_ffff,
         }
@@ -43,9 +43,15 @@ impl Pings {
     }
 }
 
-impl Pings {
+impl AwaitedEchoes {
     /// Sends an echo request for a program.
-    pub(super) fn send(&mut self, ping: Ping, sequence: u32, padding: u16, effects: &mut Effects) {
+    pub(super) fn send(
+        &mut self,
+        ping: EchoRequest,
+        sequence: u32,
+        padding: u16,
+        effects: &mut Effects,
+    ) {
         let id = self.next_id;
         self.next_id = self.next_id.wrapping_add(1);
         if self.awaited.len() >= MAX_AWAITED {
@@ -86,7 +92,7 @@ impl Pings {
             });
         }
         match self.awaited.get(&echo.id).copied() {
-            Some(Ping { app, request, to }) if to == from => {
+            Some(EchoRequest { app, request, to }) if to == from => {
                 self.awaited.remove(&echo.id);
                 let sequence = echo.sequence;
                 effects.tell(

@@ -97,10 +97,10 @@ impl Router {
             .note_not_served(now, &outgoing.chunk, &self.links);
         if let Some(data) = outgoing.chunk.data() {
             let source = outgoing.chunk.header.source;
-            let from = (from, self.links.source_of(from));
-            self.binding.names.note_data(now, source, from, &data);
+            let at = self.links.source_of(from);
+            (self.binding.names).note_data(now, source, from, at, &data);
             let (chunk, effects) = (&mut outgoing.chunk, &mut self.effects);
-            if chunk.header.extensions.delegate && self.binding.attachments.is_on(&source, from.0) {
+            if chunk.header.extensions.delegate && self.binding.attachments.is_on(&source, from) {
                 self.proxy.keep_for_producer(now, chunk, &data, effects);
             }
             self.cache

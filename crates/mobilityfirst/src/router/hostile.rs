@@ -64,14 +64,12 @@ fn notice(source: Guid, destination: Guid) -> Notice {
 }
 
 pub(super) fn request() -> Request {
-    Request {
-        content: Guid([7; 32]),
-        chunk_log2: 20,
-        is_exact: false,
-        window: None,
-        reliability: Reliability::Nack,
-        chunks: ChunkRanges::from(0..9),
-    }
+    Request::new(
+        Guid([7; 32]),
+        20,
+        Reliability::Nack,
+        ChunkRanges::from(0..9),
+    )
 }
 
 /// What ends, stalls or draws the transfers of others, by its message and by who it is said to come

@@ -240,14 +240,7 @@ impl Downloads {
     fn acknowledge(&mut self, header: &NetworkHeader, data: &Data, effects: &mut Effects) {
         let chunks = ChunkRanges::from(data.index..data.index.saturating_add(1));
         let (content, chunk_log2) = (data.content, data.chunk_log2);
-        let ack = Request {
-            content,
-            chunk_log2,
-            is_exact: false,
-            window: None,
-            reliability: Reliability::Ack,
-            chunks,
-        };
+        let ack = Request::new(content, chunk_log2, Reliability::Ack, chunks);
         let at = Located::source_of(header);
         let (service, ack) = (ServiceId::DELAY_TOLERANT, Transport::Ack(ack));
         effects.send_about(header.extensions.request, service, at, ack);

@@ -11,7 +11,7 @@ use super::turns::Turns;
 use super::{CHECK_INTERVAL, Key};
 use crate::host::catalogue::{Catalogue, Offer};
 use crate::host::effects::Effects;
-use crate::host::holds::Ahead;
+use crate::host::holds::ReadAhead;
 use crate::host::{App, Timer, Way};
 use crate::local::LocalEvent;
 use crate::wire::{ChunkRanges, ControlCode};
@@ -23,7 +23,7 @@ const MAX_READS: usize = 4;
 const READ_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A chunk that a program was asked to read.
-pub(super) struct Read {
+pub(super) struct PendingRead {
     app: App,
     pub(super) key: Key,
     pub(super) index: u32,
@@ -59,7 +59,7 @@ pub(in crate::host) struct Contents {
     // them: often there is a turn for one of them only before the next hold.
     held: Turns,
     // By number, hence in the order in which they were requested.
-    reads: BTreeMap<u64, Read>,
+    reads: BTreeMap<u64, PendingRead>,
     // Programs that were asked to read.
     readers: BTreeMap<App, Reader>,
     next_read: u64,
@@ -101,7 +101,7 @@ impl Contents {
     }
 
     /// Ends the offers of a program that has left. Returns the chunks that it has not read.
-    pub(super) fn forget(&mut self, app: App, effects: &mut Effects) -> Vec<Read> {
+    pub(super) fn forget(&mut self, app: App, effects: &mut Effects) -> Vec<PendingRead> {
         effects.withdraw(self.catalogue.remove_all_of(app));
         let unread = self.take_reads_of(app);
         self.readers.remove(&app);
@@ -109,7 +109,7 @@ impl Contents {
         unread
     }
 
-    fn take_reads_of(&mut self, app: App) -> Vec<Read> {
+    fn take_reads_of(&mut self, app: App) -> Vec<PendingRead> {
         let unread = self.reads.extract_if(.., |_, read| read.app == app);
         unread.map(|(_, read)| read).collect()
     }
@@ -167,7 +167,7 @@ impl Contents {
     pub(super) fn read_ahead(
         &mut self,
         now: Time,
-        ahead: &Ahead<'_>,
+        ahead: &ReadAhead<'_>,
         mut next: impl FnMut(&Key) -> NextChunk,
         effects: &mut Effects,
     ) -> bool {
@@ -200,7 +200,7 @@ impl Contents {
                     }
                     match next(&key) {
                         NextChunk::Due { index, size } => {
-                            let read = Read {
+                            let read = PendingRead {
                                 app,
                                 key,
                                 index,
@@ -220,7 +220,7 @@ impl Contents {
     }
 
     /// Asks a program for a chunk of an upload, which takes its next turn behind the others.
-    fn ask(&mut self, read: Read, size: ChunkSize, effects: &mut Effects) {
+    fn ask(&mut self, read: PendingRead, size: ChunkSize, effects: &mut Effects) {
         let (number, app, key, index) = (self.next_read, read.app, read.key, read.index);
         self.next_read += 1;
         self.reads.insert(number, read);
@@ -251,7 +251,7 @@ impl Contents {
     }
 
     /// A program has read. Returns what it was asked for; `None` if it was not asked.
-    pub(super) fn finish_read(&mut self, app: App, number: u64) -> Option<Read> {
+    pub(super) fn finish_read(&mut self, app: App, number: u64) -> Option<PendingRead> {
         if let Some(reader) = self.readers.get_mut(&app) {
             reader.is_silent = false;
         }
@@ -264,8 +264,8 @@ impl Contents {
     }
 
     /// Returns the reads of programs that have left one undone for too long: other programs may do them.
-    pub(super) fn take_late_reads(&mut self, now: Time, effects: &mut Effects) -> Vec<Read> {
-        let late = |read: &Read| now.since(read.asked_at) >= READ_PATIENCE;
+    pub(super) fn take_late_reads(&mut self, now: Time, effects: &mut Effects) -> Vec<PendingRead> {
+        let late = |read: &PendingRead| now.since(read.asked_at) >= READ_PATIENCE;
         let oldest = self.reads.values().take_while(|read| late(read));
         let apps: BTreeSet<App> = oldest.map(|read| read.app).collect();
         let mut unread = Vec::new();

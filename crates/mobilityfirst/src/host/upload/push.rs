@@ -113,12 +113,7 @@ impl SentContent {
     }
 
     /// Tells its program how far it is, if that has changed. Returns true if the receiver is to be probed now.
-    pub(super) fn report(
-        &mut self,
-        now: Time,
-        status: &PushStatus,
-        effects: &mut Effects,
-    ) -> bool {
+    pub(super) fn report(&mut self, now: Time, status: &PushStatus, effects: &mut Effects) -> bool {
         if status.state != SendState::Leaving && !self.is_taken {
             self.is_taken = true;
             self.probe = (now + PROBE, PROBE * 2);

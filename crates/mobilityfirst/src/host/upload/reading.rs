@@ -2,12 +2,12 @@
 
 use whimbrel_core::Time;
 
-use super::contents::{NextChunk, Read};
+use super::contents::{NextChunk, PendingRead};
 use super::push::SentContent;
 use super::{Key, Ready, Recipients, Uploads};
 use crate::host::App;
 use crate::host::effects::{Effects, Located};
-use crate::host::holds::Ahead;
+use crate::host::holds::ReadAhead;
 use crate::local::{ReadChunk, Service};
 use crate::wire::{Data, DropReason};
 
@@ -33,7 +33,7 @@ impl Uploads {
     pub(in crate::host) fn read_ahead(
         &mut self,
         now: Time,
-        ahead: &Ahead<'_>,
+        ahead: &ReadAhead<'_>,
         effects: &mut Effects,
     ) -> bool {
         let uploads = &mut self.by_key;
@@ -61,7 +61,7 @@ impl Uploads {
         chunk: Option<ReadChunk>,
         effects: &mut Effects,
     ) -> Option<Ready> {
-        let Read { key, index, .. } = self.contents.finish_read(app, read)?;
+        let PendingRead { key, index, .. } = self.contents.finish_read(app, read)?;
         let Some(chunk) = chunk else {
             effects.drop("unreadable-chunk");
             self.end_unreadable(app, key, index, effects);

@@ -55,7 +55,7 @@ impl Uploads {
         let presence = super::Presence::Lost;
         let request = pushed.request.clone();
         self.handle_wanted(now, key.way, pushed.header, request, presence, effects);
-        let is_waiting = self.by_key.is_at_once(app, &key.client);
+        let is_waiting = self.by_key.must_wait(app, &key.client);
         if let Some(upload) = self.by_key.get_mut(&key) {
             upload.delivery = send.options.delivery;
             upload.push = Some(SentContent::new(now, app, &pushed, is_waiting));

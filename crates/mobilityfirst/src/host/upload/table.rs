@@ -195,7 +195,7 @@ impl UploadTable {
     }
 
     /// Returns true if a program's next content for a receiver waits for its turn.
-    pub(super) fn is_at_once(&self, app: App, client: &Guid) -> bool {
+    pub(super) fn must_wait(&self, app: App, client: &Guid) -> bool {
         let to_client = self.pushes().filter(|(key, _)| key.client == *client);
         let leaving = to_client.filter(|(_, push)| push.app() == app && push.is_leaving());
         leaving.count() >= AT_ONCE
@@ -210,7 +210,7 @@ impl UploadTable {
         waiting.sort_unstable();
         let mut started = Vec::new();
         for (app, _, key) in waiting {
-            if self.is_at_once(app, &key.client) {
+            if self.must_wait(app, &key.client) {
                 continue;
             }
             if let Some(push) = (self.by_key.get_mut(&key)).and_then(|it| it.push.as_mut()) {

@@ -25,14 +25,7 @@ fn publish(content: Guid, content_len: u64) -> Publish {
 
 /// A request for all chunks of a content.
 fn request(content: Guid) -> Request {
-    Request {
-        content,
-        chunk_log2: 16,
-        is_exact: false,
-        window: None,
-        reliability: Reliability::Nack,
-        chunks: ChunkRanges::all(),
-    }
+    Request::new(content, 16, Reliability::Nack, ChunkRanges::all())
 }
 
 fn header(from: Guid, to: Guid) -> NetworkHeader {
