@@ -9,6 +9,7 @@ use whimbrel_core::{Guid, LinkState, PortId, SeededRng};
 
 use crate::chunk::{Chunk, Flow};
 use crate::outbox::flow_of;
+use crate::outgoing::ChunkToSend;
 use crate::split::Scheduler;
 use crate::wire::{MAX_CARRIED_ADDRESSES, ServiceId};
 
@@ -85,6 +86,21 @@ impl Branch {
     /// Returns the preference of its address alone.
     pub(crate) fn rank(&self) -> u32 {
         self.preference >> ADDRESS_PREFERENCE
+    }
+}
+
+impl ChunkToSend {
+    /// Returns the chunk as it leaves over this branch of `hops`: bound to its address, and if it may be
+    /// divided, to all that this port leads to. Their ways part further on.
+    pub(crate) fn over(mut self, branch: &Branch, hops: &NextHops) -> ChunkToSend {
+        if let Some(address) = branch.address {
+            let header = &mut self.chunk.header;
+            header.destination_address = address;
+            if header.service.has(ServiceId::MULTIHOMING) {
+                header.extensions.addresses = hops.addresses_by(branch);
+            }
+        }
+        self
     }
 }
 

@@ -4,8 +4,6 @@ use whimbrel_core::PortId;
 use whimbrel_link::Room;
 
 use crate::chunk::Chunk;
-use crate::next_hops::{Branch, NextHops};
-use crate::wire::ServiceId;
 
 /// A chunk to send.
 #[derive(Clone, Debug)]
@@ -35,18 +33,5 @@ impl ChunkToSend {
             origin: None,
             order: None,
         }
-    }
-
-    /// Returns the chunk as it leaves over this branch of `hops`: bound to its address, and if it may be
-    /// divided, to all that this port leads to. Their ways part further on.
-    pub(crate) fn over(mut self, branch: &Branch, hops: &NextHops) -> ChunkToSend {
-        if let Some(address) = branch.address {
-            let header = &mut self.chunk.header;
-            header.destination_address = address;
-            if header.service.has(ServiceId::MULTIHOMING) {
-                header.extensions.addresses = hops.addresses_by(branch);
-            }
-        }
-        self
     }
 }

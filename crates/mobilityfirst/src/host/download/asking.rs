@@ -7,45 +7,16 @@ use whimbrel_core::{Guid, Time};
 use super::super::Timer;
 use super::super::effects::{Effects, Located, Uplink};
 use super::Downloads;
-use super::window::QUIET;
+use super::window::{QUIET, send_stop};
 use crate::local::{FailReason, TransferState};
-use crate::wire::{
-    ChunkRanges, Data, DropReason, NetworkHeader, Notice, Reliability, Request, ServiceId,
-    Transport, WindowAdvice, WindowVerdict,
-};
+use crate::wire::{ChunkRanges, Data, DropReason, NetworkHeader, Notice, ServiceId, Transport};
 
 /// Pause between notices to a source that sends chunks which no program here wants.
 const STOP_INTERVAL: Duration = Duration::from_secs(1);
 /// A router's restart is acted on once in this time: any node can claim that one has restarted.
 const RESEND_INTERVAL: Duration = Duration::from_secs(1);
-/// The window of a source that is told to stop.
-const CLOSED: WindowAdvice = WindowAdvice {
-    verdict: WindowVerdict::Reduce,
-    chunks: 0,
-};
 /// Bound of the sources that are remembered as told to stop.
 const MAX_STOPPED: usize = 1024;
-
-/// Sends a request for no chunk, which takes back an earlier one.
-pub(super) fn send_stop(
-    request_id: Option<u64>,
-    content: Guid,
-    chunk_log2: u8,
-    source: Located,
-    effects: &mut Effects,
-) {
-    let chunks = ChunkRanges::default();
-    let stop = Request {
-        content,
-        chunk_log2,
-        is_exact: false,
-        window: Some(CLOSED),
-        reliability: Reliability::DontCare,
-        chunks,
-    };
-    let (service, stop) = (ServiceId::DELAY_TOLERANT, Transport::Request(stop));
-    effects.send_about(request_id, service, source, stop);
-}
 
 impl Downloads {
     /// Sends a request (no holder has answered yet, or the source has gone silent) or a NACK to the

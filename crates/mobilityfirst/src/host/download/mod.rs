@@ -30,9 +30,8 @@ use super::{App, Timer};
 use crate::chunk_size::Path;
 use crate::local::{AcceptOffer, FailReason, Get, LocalEvent, OfferId, TransferState};
 use crate::wire::EXACT_SIZE;
-use asking::send_stop;
 use one::Download;
-use window::ReceiveWindow;
+use window::{ReceiveWindow, send_stop};
 
 /// For this long after a content was fetched, its source takes the chunks that it sent for under
 /// way; another request for the content must say that they are not.

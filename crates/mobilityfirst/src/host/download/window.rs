@@ -11,14 +11,15 @@
 //! is on its way), and what is missing is requested by name, as much as there is room for.
 
 use core::time::Duration;
-use whimbrel_core::Time;
+use whimbrel_core::{Guid, Time};
 
 use super::super::App;
-use super::super::effects::Effects;
+use super::super::effects::{Effects, Located};
 use super::super::upload::Presence;
 use super::Downloads;
-use super::asking::send_stop;
-use crate::wire::{ChunkRanges, Request, ServiceId, Transport, WindowAdvice, WindowVerdict};
+use crate::wire::{
+    ChunkRanges, Reliability, Request, ServiceId, Transport, WindowAdvice, WindowVerdict,
+};
 
 /// The first window, as a multiple of what the program may hold. The host's initial window bounds it.
 const FIRST_SHARES: u64 = 4;
@@ -30,6 +31,12 @@ const PACKET: u64 = 1_200;
 const MAX_FALLS: u32 = 5;
 /// Least time without a chunk before the window is advised again.
 pub(super) const QUIET: Duration = Duration::from_secs(1);
+
+/// The window of a source that is told to stop.
+const CLOSED: WindowAdvice = WindowAdvice {
+    verdict: WindowVerdict::Reduce,
+    chunks: 0,
+};
 
 /// What a message says.
 struct Advice {
@@ -151,6 +158,23 @@ impl ReceiveWindow {
             metered.under_way = ChunkRanges::default();
         }
     }
+}
+
+/// Sends a request for no chunk, which takes back an earlier one.
+pub(super) fn send_stop(
+    request_id: Option<u64>,
+    content: Guid,
+    chunk_log2: u8,
+    source: Located,
+    effects: &mut Effects,
+) {
+    let nothing = ChunkRanges::default();
+    let stop = Request {
+        window: Some(CLOSED),
+        ..Request::new(content, chunk_log2, Reliability::DontCare, nothing)
+    };
+    let (service, stop) = (ServiceId::DELAY_TOLERANT, Transport::Request(stop));
+    effects.send_about(request_id, service, source, stop);
 }
 
 impl Downloads {

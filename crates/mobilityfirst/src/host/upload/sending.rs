@@ -112,13 +112,7 @@ impl Uploads {
     ) {
         let mut left = ChunkRanges::from(0..self.count_of(key));
         left.subtract(chunks);
-        let upload = self.by_key.get(key);
-        let Some(push) = upload.and_then(|upload| upload.push.as_ref()) else {
-            return;
-        };
-        if left.is_empty() {
-            push.end(SendState::Delivered, effects);
-            self.by_key.remove(key);
+        if left.is_empty() && self.by_key.end(key, SendState::Delivered, effects) {
             self.start_waiting();
         }
     }

@@ -221,17 +221,8 @@ impl UploadTable {
         started
     }
 
-    /// The receiver has refused a sent content. Returns false if it is no sent one, or the reason is
-    /// another.
-    pub(super) fn end_refused(
-        &mut self,
-        key: &Key,
-        reason: DropReason,
-        effects: &mut Effects,
-    ) -> bool {
-        let Some(state) = SendState::of_refusal(reason) else {
-            return false;
-        };
+    /// Ends a sent content. Returns false if it is no sent one.
+    pub(super) fn end(&mut self, key: &Key, state: SendState, effects: &mut Effects) -> bool {
         let upload = self.by_key.get(key);
         let Some(push) = upload.and_then(|upload| upload.push.as_ref()) else {
             return false;
@@ -241,17 +232,25 @@ impl UploadTable {
         true
     }
 
+    /// The receiver has refused a content. Returns false if it is no sent one, or the reason is another.
+    pub(super) fn end_refused(
+        &mut self,
+        key: &Key,
+        reason: DropReason,
+        effects: &mut Effects,
+    ) -> bool {
+        let state = SendState::of_refusal(reason);
+        state.is_some_and(|state| self.end(key, state, effects))
+    }
+
     /// A router has dropped chunks of a content that its sender does not send again: it is over. Returns
     /// false for another content.
     pub(super) fn end_lost(&mut self, key: &Key, effects: &mut Effects) -> bool {
-        let upload = self.by_key.get(key);
-        let Some(upload) = upload.filter(|it| it.reliability == Reliability::DontCare) else {
-            return false;
-        };
-        if let Some(push) = &upload.push {
-            push.end(SendState::Lost, effects);
-            self.by_key.remove(key);
+        let is_once = |it: &Upload| it.reliability == Reliability::DontCare;
+        let is_lost = self.by_key.get(key).is_some_and(is_once);
+        if is_lost {
+            self.end(key, SendState::Lost, effects);
         }
-        true
+        is_lost
     }
 }
