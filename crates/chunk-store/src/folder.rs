@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use bytes::Bytes;
 use whimbrel_core::disk::size_on_disk;
 use whimbrel_core::{DiskEntry, DiskKey};
 
-use crate::index::{Index, Row, VERSION};
+use crate::index::{Index, OpenError, Row};
 use crate::segments::{Place, Segments};
 
 /// Bounds of a folder.
@@ -19,52 +19,6 @@ pub struct FolderLimits {
     /// Bytes of all entries together, each in whole blocks of 4 KiB. The index comes on top: about
     /// 300 bytes an entry.
     pub bytes: u64,
-}
-
-/// Why a folder cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The folder cannot be made or read.
-    #[error("cannot use the folder {} for stored chunks: {fault}", folder.display())]
-    Folder {
-        /// The folder.
-        folder: PathBuf,
-        /// Why not.
-        fault: io::Error,
-    },
-    /// Another process has it.
-    #[error(
-        "the folder {} is in use by another process: name a folder of its own for each router",
-        folder.display()
-    )]
-    InUse {
-        /// The folder.
-        folder: PathBuf,
-    },
-    /// Its layout is another.
-    #[error(
-        "the folder {} has version {found} of the storage, and this program reads version {VERSION}: \
-         start the program that wrote it to deliver what is there, or name another folder",
-        folder.display()
-    )]
-    Version {
-        /// The folder.
-        folder: PathBuf,
-        /// Its version.
-        found: u64,
-    },
-    /// Its index is damaged or cannot be read.
-    #[error(
-        "the index of the folder {} cannot be read: {fault}: move the folder away to begin with an \
-         empty one",
-        folder.display()
-    )]
-    Index {
-        /// The folder.
-        folder: PathBuf,
-        /// What is wrong with it.
-        fault: redb::Error,
-    },
 }
 
 /// Why an entry cannot be read.

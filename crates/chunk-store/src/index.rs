@@ -1,18 +1,64 @@
 //! Which entries there are, and where: a transaction for each batch.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition};
 use whimbrel_core::DiskKey;
 
-use crate::folder::OpenError;
 use crate::segments::Place;
 
 const ENTRIES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("entries");
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 /// Version of the folder's layout.
-pub(crate) const VERSION: u64 = 1;
+const VERSION: u64 = 1;
+
+/// Why a folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The folder cannot be made or read.
+    #[error("cannot use the folder {} for stored chunks: {fault}", folder.display())]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// Why not.
+        fault: io::Error,
+    },
+    /// Another process has it.
+    #[error(
+        "the folder {} is in use by another process: name a folder of its own for each router",
+        folder.display()
+    )]
+    InUse {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// Its layout is another.
+    #[error(
+        "the folder {} has version {found} of the storage, and this program reads version {VERSION}: \
+         start the program that wrote it to deliver what is there, or name another folder",
+        folder.display()
+    )]
+    Version {
+        /// The folder.
+        folder: PathBuf,
+        /// Its version.
+        found: u64,
+    },
+    /// Its index is damaged or cannot be read.
+    #[error(
+        "the index of the folder {} cannot be read: {fault}: move the folder away to begin with an \
+         empty one",
+        folder.display()
+    )]
+    Index {
+        /// The folder.
+        folder: PathBuf,
+        /// What is wrong with it.
+        fault: redb::Error,
+    },
+}
 /// The file of the index.
 pub(crate) const FILE: &str = "index";
 /// Memory that redb may use for pages, in bytes.

@@ -26,5 +26,6 @@ mod index;
 mod segments;
 pub mod thread;
 
-pub use folder::{Batch, Folder, FolderLimits, OpenError, ReadFault, Write};
+pub use folder::{Batch, Folder, FolderLimits, ReadFault, Write};
+pub use index::OpenError;
 pub use thread::DiskFolder;

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use whimbrel_core::disk::{MAX_LABEL, size_on_disk};
 use whimbrel_core::{Disk, DiskAction, DiskEntry, DiskEvent, DiskKey, DiskStatus};
 
-use crate::folder::{Batch, Folder, FolderLimits, OpenError, ReadFault, Write};
+use crate::folder::{Batch, Folder, FolderLimits, ReadFault, Write};
+use crate::index::OpenError;
 
 /// Bytes of the entries that one transaction writes.
 const BATCH_BYTES: u64 = 16 << 20;

@@ -34,8 +34,7 @@ pub use config::{ServerConfig, ServerCounters, ServerStatus};
 use cookies::{Cookies, Secret};
 use peers::PeerServers;
 pub use peers::{PeerCounters, PeerStatus, Placement};
-use updates::Update;
-use waiting::{Asked, Waiting};
+use waiting::{Asked, Update, Waiting};
 use watches::Watches;
 
 /// An event for the program around the server.

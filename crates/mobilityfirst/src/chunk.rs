@@ -4,8 +4,8 @@ use bytes::Bytes;
 use whimbrel_core::Guid;
 
 use crate::wire::{
-    Data, DropReason, MAX_GROUPS_ABOVE, MemberList, NetworkHeader, ServiceId, Transport,
-    TransportKind, UpperProtocol, WireError,
+    Control, Data, DropReason, Echo, MAX_GROUPS_ABOVE, MemberList, NetworkHeader, ServiceId,
+    Transport, TransportKind, UpperProtocol, WireError,
 };
 
 /// A chunk between arrival and departure. The payload shares the memory that Hop assembled it in.
@@ -131,6 +131,32 @@ impl Chunk {
     /// Returns a chunk with a transport message. A data chunk's bytes are not copied.
     pub fn of_transport(header: NetworkHeader, transport: &Transport) -> Chunk {
         let message = Message::of_transport(transport);
+        Chunk { header, message }
+    }
+
+    /// A chunk of a control message.
+    pub fn of_control(header: NetworkHeader, control: &Control) -> Chunk {
+        let mut head = Vec::new();
+        control.encode(&mut head);
+        Chunk::small(header, head)
+    }
+
+    /// A control message from a node to its neighbour.
+    pub fn to_neighbour(from: Guid, to: Guid, control: &Control) -> Chunk {
+        let (service, upper) = (ServiceId::NEIGHBOUR, UpperProtocol::Control);
+        Chunk::of_control(NetworkHeader::new(service, upper, from, to), control)
+    }
+
+    /// A chunk of an echo.
+    pub fn of_echo(header: NetworkHeader, echo: &Echo) -> Chunk {
+        let mut head = Vec::new();
+        echo.encode(&mut head);
+        Chunk::small(header, head)
+    }
+
+    fn small(header: NetworkHeader, head: Vec<u8>) -> Chunk {
+        let (head, body) = (head.into(), Bytes::new());
+        let message = Message { head, body };
         Chunk { header, message }
     }
 

@@ -31,6 +31,7 @@ pub mod links;
 pub mod local;
 pub mod next_hops;
 mod outbox;
+mod outgoing;
 pub mod router;
 pub mod split;
 mod taken;

@@ -25,13 +25,14 @@ use whimbrel_core::{
     Deadline, Guid, PortEvent, PortId, PortInfo, PortRequest, SeededRng, Source, Time, Transmit,
 };
 use whimbrel_link::hop::ReceptionCounters;
-use whimbrel_link::{HopConfig, Pacing, Pool, Room};
+use whimbrel_link::{HopConfig, Pacing, Pool};
 
 use crate::chunk::{Chunk, Flow};
 use crate::next_hops::{Branch, NextHops};
 use crate::outbox::flow_of;
+pub use crate::outgoing::ChunkToSend;
 use crate::split::SplitConfig;
-use crate::wire::{Credit, Pace, Request, ServiceId};
+use crate::wire::{Credit, Pace, Request};
 pub use branch::{BranchState, BranchStatus, DividedStatus};
 use credit::{Backlogs, Grants};
 use division::FlowDivision;
@@ -49,39 +50,6 @@ pub(crate) const MAX_TURNS: u32 = 65_536;
 pub(crate) const LEFT_OVER: &str = "work left over";
 /// Longest lease that is believed.
 const MAX_LEASE: Duration = Duration::from_secs(32);
-
-/// A chunk to send.
-#[derive(Clone, Debug)]
-pub struct ChunkToSend {
-    /// The chunk.
-    pub chunk: Chunk,
-    /// Its room in the node's memory: in the back-pressure buffer, in the storage, or among the messages
-    /// that the node originates; none for a chunk that a host reads from a program.
-    pub room: Room,
-    /// The port that it came in on and where its flow can be held back; none for a chunk that was
-    /// stored or that the node itself originates.
-    pub from: Option<PortId>,
-    /// The port that it came in on, also after it was stored; none for one that the node itself
-    /// originates.
-    pub origin: Option<PortId>,
-    /// Its place in its flow, if that is divided here.
-    pub order: Option<u64>,
-}
-
-impl ChunkToSend {
-    /// Returns the chunk as it leaves over this branch of `hops`: bound to its address, and if it may be
-    /// divided, to all that this port leads to. Their ways part further on.
-    pub(crate) fn over(mut self, branch: &Branch, hops: &NextHops) -> ChunkToSend {
-        if let Some(address) = branch.address {
-            let header = &mut self.chunk.header;
-            header.destination_address = address;
-            if header.service.has(ServiceId::MULTIHOMING) {
-                header.extensions.addresses = hops.addresses_by(branch);
-            }
-        }
-        self
-    }
-}
 
 /// Identifies a chunk that a hop carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -184,6 +152,18 @@ impl Links {
     /// Returns the GUID that the neighbour on `port` claims.
     pub fn neighbour(&self, port: PortId) -> Option<Guid> {
         self.neighbours.neighbour(port)
+    }
+
+    /// Returns a branch of preference 0 and weight 1 over a port, with the current state of its link.
+    pub fn branch(&self, port: PortId) -> Branch {
+        Branch {
+            port,
+            address: None,
+            preference: 0,
+            weight: 1,
+            up: self.is_up(port),
+            link: self.neighbours.state(port),
+        }
     }
 
     /// Returns the port's properties.

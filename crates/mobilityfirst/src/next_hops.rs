@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use whimbrel_core::{Guid, LinkState, PortId, SeededRng};
 
 use crate::chunk::{Chunk, Flow};
-use crate::links::Links;
 use crate::outbox::flow_of;
+use crate::outgoing::ChunkToSend;
 use crate::split::Scheduler;
 use crate::wire::{MAX_CARRIED_ADDRESSES, ServiceId};
 
@@ -87,17 +87,20 @@ impl Branch {
     pub(crate) fn rank(&self) -> u32 {
         self.preference >> ADDRESS_PREFERENCE
     }
+}
 
-    /// Returns a branch of preference 0 and weight 1, with the current state of its link.
-    pub fn over(port: PortId, links: &Links) -> Branch {
-        Branch {
-            port,
-            address: None,
-            preference: 0,
-            weight: 1,
-            up: links.is_up(port),
-            link: links.neighbours.state(port),
+impl ChunkToSend {
+    /// Returns the chunk as it leaves over this branch of `hops`: bound to its address, and if it may be
+    /// divided, to all that this port leads to. Their ways part further on.
+    pub(crate) fn over(mut self, branch: &Branch, hops: &NextHops) -> ChunkToSend {
+        if let Some(address) = branch.address {
+            let header = &mut self.chunk.header;
+            header.destination_address = address;
+            if header.service.has(ServiceId::MULTIHOMING) {
+                header.extensions.addresses = hops.addresses_by(branch);
+            }
         }
+        self
     }
 }
 
@@ -175,11 +178,11 @@ impl NextHops {
         addresses
     }
 
-    /// Updates the states of the links.
-    pub fn refresh(&mut self, links: &Links) {
+    /// Updates the states of the links; `over` is the branch over a port.
+    pub fn refresh(&mut self, over: impl Fn(PortId) -> Branch) {
         for branch in &mut self.branches {
-            branch.up = links.is_up(branch.port);
-            branch.link = links.neighbours.state(branch.port);
+            let Branch { up, link, .. } = over(branch.port);
+            (branch.up, branch.link) = (up, link);
         }
     }
 

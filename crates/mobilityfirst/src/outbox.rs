@@ -9,7 +9,7 @@ use whimbrel_link::turns::Turns;
 use whimbrel_link::{Hop, Lane};
 
 use crate::chunk::{Chunk, Flow};
-use crate::links::ChunkToSend;
+use crate::outgoing::ChunkToSend;
 use crate::wire::{Credit, Data, Request, Transport, TransportKind, UpperProtocol};
 use queue::{LANES, Next, Queue};
 

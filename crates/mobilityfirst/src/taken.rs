@@ -110,14 +110,7 @@ mod tests {
 
     /// Returns what is left of a request for the first thousand chunks.
     fn left(taken: &RecentlyTaken, now: Time, client: Guid, id: Option<u64>) -> ChunkRanges {
-        let mut request = Request {
-            content: CONTENT,
-            chunk_log2: 14,
-            is_exact: false,
-            window: None,
-            reliability: Reliability::Nack,
-            chunks: ChunkRanges::from(0..1_000),
-        };
+        let mut request = Request::new(CONTENT, 14, Reliability::Nack, ChunkRanges::from(0..1_000));
         taken.subtract_from(now, &client, id, &mut request);
         request.chunks
     }

@@ -193,14 +193,7 @@ fn lost() -> Chunk {
 
 fn resend() -> Chunk {
     let chunks = [4, 5, 8].into_iter().collect();
-    let request = Request {
-        content: CONTENT,
-        chunk_log2: 20,
-        is_exact: false,
-        window: None,
-        reliability: Reliability::Nack,
-        chunks,
-    };
+    let request = Request::new(CONTENT, 20, Reliability::Nack, chunks);
     let mut header = header(
         ServiceId::DELAY_TOLERANT,
         UpperProtocol::Transport,

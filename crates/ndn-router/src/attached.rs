@@ -9,7 +9,7 @@ use whimbrel_forwarder::{FaceId, Forwarder, OutPacket};
 use whimbrel_link::ndnlp::{LinkEvent, LinkService, Reliability};
 use whimbrel_ndn_packet::{LpPacket, types};
 
-use crate::admission::Caller;
+use crate::caller::Caller;
 use crate::faces;
 
 /// Minimum interval between reports of a link's state to the forwarder: its queues change within

@@ -15,6 +15,7 @@
 
 mod admission;
 mod attached;
+mod caller;
 pub mod endpoint;
 pub mod faces;
 mod gate;

@@ -16,8 +16,9 @@ use whimbrel_link::ndnlp::{FrameKind, LinkService, LinkServiceConfig};
 use whimbrel_ndn_mgmt::{FaceUri, ROUTE_CHILD_INHERIT, RouteOrigin};
 use whimbrel_ndn_packet::{LpPacket, Name};
 
-use crate::admission::{Admission, Caller, Room};
+use crate::admission::{Admission, Room};
 use crate::attached::{Attached, Links, Table};
+use crate::caller::Caller;
 use crate::endpoint::endpoint;
 use crate::faces::{self, FaceSettings};
 use crate::gate::NewcomerGate;
@@ -194,8 +195,8 @@ impl NdnRouter {
         };
         let rib = self.forwarder.rib();
         let has_routes = |face| rib.routes_of(face) > 0;
-        let scope = (caller, same_network);
-        match (self.admission).victim(now, scope, &self.table, has_routes) {
+        let (admission, table) = (&mut self.admission, &self.table);
+        match admission.victim(now, caller, same_network, table, has_routes) {
             Some(face) => {
                 self.close(now, face);
                 self.evicted_callers += 1;

@@ -11,7 +11,6 @@ use whimbrel_ndn_packet::{
     types as ndn,
 };
 
-use super::anchors::Anchors;
 use crate::face::FaceId;
 
 /// The policy for commands.
@@ -245,10 +244,10 @@ pub(crate) struct Authority {
 const UNPROVEN: Limit = Limit::per_second(256);
 
 impl Authority {
-    pub(crate) fn new(policy: CommandPolicy) -> Authority {
+    pub(crate) fn new(policy: CommandPolicy, verifier: Box<dyn CommandVerifier>) -> Authority {
         Authority {
             policy,
-            verifier: Box::new(Anchors::new()),
+            verifier,
             keyed: ReplayGuard::new(REPLAYS),
             unkeyed: UnkeyedMemory::default(),
             distrust: Distrust::default(),

@@ -10,6 +10,7 @@ use whimbrel_ndn_packet::{
     PrefixAnnouncementRef,
 };
 
+use super::anchors::Anchors;
 use super::authority::{Authority, CommandRefusal, Proof};
 use super::event_stream::EventStream;
 use super::face_requests::{Creations, FaceFailure, RequestId};
@@ -87,7 +88,7 @@ type Dataset = Result<Vec<u8>, ControlResponse>;
 
 impl Management {
     pub(crate) fn new(config: ManagementConfig) -> Management {
-        let authority = Authority::new(config.policy);
+        let authority = Authority::new(config.policy, Box::new(Anchors::new()));
         let own_prefixes = vec![local_prefix(), remote_prefix()];
         Management {
             config,

@@ -5,22 +5,10 @@ use std::collections::BTreeSet;
 use whimbrel_core::{Guid, PortId, Source, Time};
 
 use super::Server;
-use super::waiting::Asked;
+use super::waiting::{Asked, Update};
 use crate::record::{Kind, Record, RecordKey, RecordView, VERSION_BOUND, VerifyError};
 use crate::store::{Outcome, Put, PutResult, Refusal, Request, Store};
 use crate::wire::{Code, Message};
-
-/// A verified update of a client.
-#[derive(Debug)]
-pub(super) struct Update {
-    port: PortId,
-    id: u64,
-    /// Where it came from, proven or not.
-    from: Source,
-    /// The owner of the place that it takes if its entry is new.
-    reserved: Option<Option<Source>>,
-    put: Put,
-}
 
 impl<S: Store> Server<S> {
     /// Handles a record from a source that is proven by its cookie, or is not (`None`).

@@ -4,12 +4,23 @@ use std::collections::BTreeMap;
 
 use whimbrel_core::{Guid, PortId, Source};
 
-use super::updates::Update;
 use crate::record::Record;
-use crate::store::Ticket;
+use crate::store::{Put, Ticket};
 
 /// The share of all waiting requests that one source may have: one in this many.
 const PARTS: usize = 8;
+
+/// A verified update of a client.
+#[derive(Debug)]
+pub(super) struct Update {
+    pub(super) port: PortId,
+    pub(super) id: u64,
+    /// Where it came from, proven or not.
+    pub(super) from: Source,
+    /// The owner of the place that it takes if its entry is new.
+    pub(super) reserved: Option<Option<Source>>,
+    pub(super) put: Put,
+}
 
 /// What a request to the store is for.
 #[derive(Debug)]

@@ -139,7 +139,7 @@ fn header(service: ServiceId, source: Guid, destination: Guid) -> NetworkHeader 
     NetworkHeader::new(service, UpperProtocol::Transport, source, destination)
 }
 
-fn request(caller: &Caller, content: Guid, chunk_log2: u8, id: u64) -> Chunk {
+fn request(caller: &ProvenCaller, content: Guid, chunk_log2: u8, id: u64) -> Chunk {
     let request = Request {
         content,
         chunk_log2,
@@ -165,12 +165,12 @@ fn assail(
     assault: &Assault<'_>,
     callers: usize,
     withheld: u64,
-    make: impl Fn(&mut Caller, u64) -> Option<Chunk> + Sync,
+    make: impl Fn(&mut ProvenCaller, u64) -> Option<Chunk> + Sync,
 ) -> Result<Sent, LabError> {
     let target = assault.target(Plane::Native)?;
     assault.there(|| {
-        let callers: io::Result<Vec<Caller>> = (0..callers as u64)
-            .map(|number| Caller::new(target, number, withheld))
+        let callers: io::Result<Vec<ProvenCaller>> = (0..callers as u64)
+            .map(|number| ProvenCaller::new(target, number, withheld))
             .collect();
         let mut callers = callers?;
         let (mut sent, all) = (Sent::default(), callers.len());
@@ -198,7 +198,7 @@ struct Challenge {
 }
 
 /// A caller that keeps to the protocol of the hop.
-struct Caller {
+struct ProvenCaller {
     socket: UdpSocket,
     keys: KeyPair,
     rng: SeededRng,
@@ -216,12 +216,12 @@ struct Caller {
     heard: u64,
 }
 
-impl Caller {
-    fn new(target: SocketAddr, number: u64, withheld: u64) -> io::Result<Caller> {
+impl ProvenCaller {
+    fn new(target: SocketAddr, number: u64, withheld: u64) -> io::Result<ProvenCaller> {
         let mut rng = SeededRng::stream(number, "attack");
         let keys = keys(&mut rng);
         let config = HopConfig::sealed(&keys, secret(&mut rng), MTU);
-        Ok(Caller {
+        Ok(ProvenCaller {
             socket: udp(target)?,
             hop: Hop::new(config, rng.clone(), Time::ZERO),
             keys,

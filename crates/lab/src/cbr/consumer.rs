@@ -13,7 +13,7 @@ use whimbrel_transport::rtt::RttSummary;
 use whimbrel_transport::template::InterestTemplate;
 use whimbrel_transport::traffic::Gaps;
 
-use super::timeout::{BELRP, NDNSIM};
+use super::timeout::BELRP;
 
 /// Maximum of unanswered numbers; new ones wait beyond that.
 const MAX_OUTSTANDING: usize = 1 << 20;
@@ -57,20 +57,6 @@ impl CbrConfig {
             lifetime: Duration::from_millis(600),
             check: Duration::from_millis(5),
             timeout: BELRP,
-            nearest_answer: Duration::ZERO,
-        }
-    }
-
-    /// ndnSIM's `ConsumerCbr` with its defaults, at `rate`.
-    pub const fn ndnsim(prefix: Name, count: u64, rate: f64) -> CbrConfig {
-        CbrConfig {
-            prefix,
-            count,
-            rate,
-            gaps: Gaps::Constant,
-            lifetime: Duration::from_secs(2),
-            check: Duration::from_millis(50),
-            timeout: NDNSIM,
             nearest_answer: Duration::ZERO,
         }
     }

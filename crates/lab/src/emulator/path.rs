@@ -11,20 +11,20 @@ use super::report::{DirectionReport, Lateness};
 
 pub(super) struct Path {
     spec: LinkSpec,
-    current: Clocked,
+    current: ClockedModel,
     // The model from before the schedule began: it takes no more packets and delivers those it has.
-    retired: Option<Clocked>,
+    retired: Option<ClockedModel>,
     armed: bool,
     refused: u64,
     lateness: Lateness,
 }
 
-struct Clocked {
+struct ClockedModel {
     origin: Instant,
     model: LinkDirection<Packet>,
 }
 
-impl Clocked {
+impl ClockedModel {
     fn time(&self, now: Instant) -> Time {
         Time::ZERO + now.saturating_duration_since(self.origin)
     }
@@ -39,7 +39,7 @@ impl Path {
     /// Returns a path whose schedule has not begun.
     pub(super) fn new(spec: LinkSpec, rng: SeededRng, now: Instant) -> Result<Path, LinkSpecError> {
         let model = LinkDirection::new(&unscheduled(&spec), rng)?;
-        let current = Clocked { origin: now, model };
+        let current = ClockedModel { origin: now, model };
         Ok(Path {
             spec,
             current,
@@ -56,7 +56,7 @@ impl Path {
         model.set_up(Time::ZERO, self.current.model.is_up());
         self.retired = Some(std::mem::replace(
             &mut self.current,
-            Clocked { origin, model },
+            ClockedModel { origin, model },
         ));
         self.armed = true;
         self.refused = 0;
@@ -115,7 +115,7 @@ impl Path {
 
     /// Returns the time at which [`Path::deliver`] is due next.
     pub(super) fn next_time(&self) -> Option<Instant> {
-        let retired = self.retired.as_ref().and_then(Clocked::next_time);
+        let retired = self.retired.as_ref().and_then(ClockedModel::next_time);
         [retired, self.current.next_time()]
             .into_iter()
             .flatten()

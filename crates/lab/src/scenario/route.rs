@@ -49,13 +49,13 @@ struct Section {
     choose: Choice,
     by: Weight,
     k: Option<usize>,
-    given: Vec<Given>,
+    given: Vec<GivenRoute>,
 }
 
 /// `given = [{ path = ["a", "b", "c"] }]`: the route of `a` and `b` towards `c`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Given {
+struct GivenRoute {
     path: Vec<String>,
 }
 

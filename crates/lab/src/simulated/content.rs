@@ -28,7 +28,7 @@ impl RepeatingContent {
         }
         block.extend_from_within(..);
         let block = Bytes::from(block);
-        let mut reader = Repeat {
+        let mut reader = RepeatedContent {
             block: &block,
             period,
             at: 0,
@@ -114,13 +114,13 @@ impl SegmentSource for Segments {
     }
 }
 
-struct Repeat<'a> {
+struct RepeatedContent<'a> {
     block: &'a [u8],
     period: usize,
     at: usize,
 }
 
-impl Read for Repeat<'_> {
+impl Read for RepeatedContent<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let count = buffer.len().min(self.period);
         buffer[..count].copy_from_slice(&self.block[self.at..self.at + count]);

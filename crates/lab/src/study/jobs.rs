@@ -1,6 +1,5 @@
 //! Runs a study's transfers, several at a time.
 
-use super::trial::{Outcome, Trial};
 use super::{Progress, StudyInput};
 use crate::LabError;
 
@@ -14,18 +13,6 @@ pub(super) trait Job: Sync {
 
     /// Runs it.
     fn run(&self, input: &StudyInput<'_>) -> Result<Self::Found, LabError>;
-}
-
-impl Job for Trial<'_> {
-    type Found = Outcome;
-
-    fn title(&self) -> &str {
-        &self.title
-    }
-
-    fn run(&self, input: &StudyInput<'_>) -> Result<Outcome, LabError> {
-        Trial::run(self, input.options)
-    }
 }
 
 /// Runs every job and returns the results in their order; jobs that run at the same time share only

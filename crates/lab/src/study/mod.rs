@@ -113,13 +113,13 @@ struct StudyInput<'a> {
     study: &'a Study,
     options: &'a StudyOptions,
     scenario: String,
-    paper: Paper,
+    paper: PaperNumbers,
 }
 
 /// `paper.toml`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Paper {
+struct PaperNumbers {
     statement: Vec<Statement>,
     /// The columns of all `numbers`: the steps of the paper's scenario.
     #[serde(default)]
@@ -243,7 +243,7 @@ impl Study {
         format!("{} only", self.default_backend().title().to_lowercase())
     }
 
-    fn paper(&self) -> Result<Paper, LabError> {
+    fn paper(&self) -> Result<PaperNumbers, LabError> {
         toml::from_str(self.paper).map_err(|fault| bad_file(self.name, "paper.toml", &fault))
     }
 }
@@ -525,7 +525,7 @@ mod tests {
     #[test]
     fn the_files_of_every_study_are_well_formed() {
         for study in &STUDIES {
-            let paper: Paper = toml::from_str(study.paper).unwrap();
+            let paper: PaperNumbers = toml::from_str(study.paper).unwrap();
             assert!(!paper.statement.is_empty(), "{}", study.name);
             let file = Path::new(study.name).join("scenario.toml");
             if study.name == "gstar" {

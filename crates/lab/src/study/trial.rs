@@ -24,6 +24,18 @@ pub(super) struct PlanRun<'a> {
     pub(super) seed: u64,
 }
 
+impl Job for Trial<'_> {
+    type Found = Outcome;
+
+    fn title(&self) -> &str {
+        &self.title
+    }
+
+    fn run(&self, input: &StudyInput<'_>) -> Result<Outcome, LabError> {
+        Trial::run(self, input.options)
+    }
+}
+
 impl Job for PlanRun<'_> {
     type Found = Run;
 

@@ -6,12 +6,13 @@ use core::time::Duration;
 use whimbrel_core::{Guid, PortId, Time, WallClock};
 use whimbrel_gnrs::{Address, GroupAdmission, KeyPair, Record, Statement};
 
+use super::access::Access;
 use super::catalogue::Catalogue;
 use super::clocks::{ClockDifference, Clocks};
 use super::effects::{Action, Effects};
 use super::memberships::{self, Memberships};
 use super::services::Services;
-use super::{App, Timer};
+use super::{App, Timer, Way};
 use crate::links::Links;
 use crate::local::{LocalEvent, MembershipChange};
 use crate::next_hops::{Branch, NextHops};
@@ -39,6 +40,14 @@ pub(super) struct Terms {
     pub(super) keys: KeyPair,
     pub(super) binding_lifetime: Duration,
     pub(super) announcement_lifetime: Duration,
+}
+
+/// What a router answers about a record.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RecordAnswer {
+    pub(super) guid: Guid,
+    pub(super) version: u64,
+    pub(super) code: ControlCode,
 }
 
 /// The state of a host's registration with its routers.
@@ -153,23 +162,24 @@ impl Registration {
     }
 
     /// Returns the difference between the host's clock and its routers' if it agrees with none.
-    pub(super) fn clock_difference(
-        &self,
-        now: Time,
-        uplinks: &NextHops,
-    ) -> Option<ClockDifference> {
-        self.clocks.difference(now, &self.attachable(uplinks))
+    pub(super) fn clock_difference(&self, now: Time, access: &Access) -> Option<ClockDifference> {
+        let uplinks = access.hops(Way::Uplink);
+        self.clocks.difference(now, &self.attachable(&uplinks))
     }
 
     /// Handles a router's answer about a record. Returns true if a new record must be made.
     pub(super) fn handle_outcome(
         &mut self,
         now: Time,
-        (guid, version): (Guid, u64),
-        code: ControlCode,
+        answer: RecordAnswer,
         catalogue: &Catalogue,
         effects: &mut Effects,
     ) -> bool {
+        let RecordAnswer {
+            guid,
+            version,
+            code,
+        } = answer;
         if guid == self.guid {
             return self.note_binding_outcome(version, code, effects);
         }
@@ -250,28 +260,17 @@ impl Registration {
     }
 
     /// Attaches anew if the routers that answer are not those of the newest record.
-    pub(super) fn renew_if_changed(
-        &mut self,
-        now: Time,
-        uplinks: &NextHops,
-        links: &Links,
-        effects: &mut Effects,
-    ) {
-        let wanted = self.wanted(uplinks);
+    pub(super) fn renew_if_changed(&mut self, now: Time, access: &Access, effects: &mut Effects) {
+        let wanted = self.wanted(&access.hops(Way::Uplink));
         if !wanted.is_empty() && wanted != self.announced {
-            self.renew(now, uplinks, links, effects);
+            self.renew(now, access, effects);
         }
     }
 
     /// Signs a new record that names all routers that answer, and sends it to each of them.
-    pub(super) fn renew(
-        &mut self,
-        now: Time,
-        uplinks: &NextHops,
-        links: &Links,
-        effects: &mut Effects,
-    ) {
-        let ports = self.attachable(uplinks);
+    pub(super) fn renew(&mut self, now: Time, access: &Access, effects: &mut Effects) {
+        let (uplinks, links) = (access.hops(Way::Uplink), &access.links);
+        let ports = self.attachable(&uplinks);
         let lifetime = self.lifetime_on(&ports, links);
         effects.set(Timer::Renewal, now + lifetime / 3);
         if ports.is_empty() {
@@ -279,7 +278,7 @@ impl Registration {
             self.announced.clear();
             return;
         }
-        let wanted = self.wanted(uplinks);
+        let wanted = self.wanted(&uplinks);
         let addresses = addresses(&wanted, links);
         let named: Vec<Guid> = addresses.iter().map(|address| address.na).collect();
         let mut former = core::mem::replace(&mut self.named, named);
@@ -358,15 +357,15 @@ impl Registration {
     pub(super) fn send_announcements(
         &mut self,
         now: Time,
-        links: &Links,
-        uplink: Option<PortId>,
+        access: &Access,
         catalogue: &Catalogue,
         effects: &mut Effects,
     ) -> bool {
         let mut sent = false;
         // One for each check of the room: a control message is one small chunk.
         if let Some(content) = self.to_announce.front().copied() {
-            let Some(port) = uplink.filter(|port| links.has_room(*port)) else {
+            let uplink = access.port_by(Way::Uplink);
+            let Some(port) = uplink.filter(|port| access.links.has_room(*port)) else {
                 return false;
             };
             self.to_announce.pop_front();
@@ -451,15 +450,29 @@ impl Registration {
     /// Joins or leaves a group, for a program.
     pub(super) fn set_membership(
         &mut self,
+        now: Time,
         app: App,
         admission: GroupAdmission,
         change: MembershipChange,
         effects: &mut Effects,
     ) {
-        let (content, code) = (admission.group_name(), ControlCode::Full);
-        match self.memberships.set(app, admission, change) {
-            Some(group) => self.announce(group),
-            None => effects.tell(app, LocalEvent::Published { content, code }),
+        let content = admission.group_name();
+        let has_ended = admission.expires_ms <= self.own_millis(now);
+        let admits = admission.member.is_none_or(|member| member == self.guid);
+        let refused = match change != MembershipChange::Leave {
+            true if has_ended => Some(ControlCode::Clock),
+            true if !admits => Some(ControlCode::Invalid),
+            _ => (!admission.is_signed()).then_some(ControlCode::Invalid),
+        };
+        let refused = refused.or_else(|| {
+            let group = self.memberships.set(app, admission, change);
+            group.map_or(Some(ControlCode::Full), |group| {
+                self.announce(group);
+                None
+            })
+        });
+        if let Some(code) = refused {
+            effects.tell(app, LocalEvent::Published { content, code });
         }
     }
 

@@ -3,30 +3,12 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
 use whimbrel_core::WallClock;
 use whimbrel_gnrs::KeyPair;
 use whimbrel_link::HopConfig;
 
-use super::interfaces::{LinkTerms, QuotaUse};
+use super::interfaces::{LinkPolicy, LinkTerms, QuotaUse};
 use crate::split::SplitConfig;
-
-/// How a host uses several links to routers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LinkPolicy {
-    /// Those to the same router as the preferred one at once: what the host fetches and serves is
-    /// divided among them. The others take over when all of these are silent.
-    #[default]
-    All,
-    /// Those to different routers at once as well. The routers must reach the same destinations.
-    Everywhere,
-    /// The preferred one that responds; the others take over when it is silent.
-    Order,
-    /// As [`LinkPolicy::Everywhere`], and what the host sends is divided by the links' weights, not by
-    /// what they can carry.
-    Weights,
-}
 
 /// The whole configuration of a host.
 #[derive(Debug)]

@@ -6,15 +6,15 @@ use core::time::Duration;
 use whimbrel_core::{Guid, Time};
 use whimbrel_link::Room;
 
-use super::effects::{Effects, Treatment};
-use super::inbox::HOLD_AGAIN;
+use super::effects::Treatment;
+use super::inbox::{EarlyChunk, HOLD_AGAIN};
 use super::upload::{Pushed, Ready};
 use super::{App, Host, Timer, Way};
 use crate::chunk::{Chunk, Flow};
-use crate::local::{AcceptOffer, OfferId, OfferVerdict, SendContent, Service};
+use crate::local::{AcceptOffer, SendContent, Service};
 use crate::wire::{
-    ChunkRanges, Control, Credit, Data, DropReason, MemberList, NetworkHeader, Notice, OfferTerms,
-    Reliability, Request, ServiceId, Transport, UpperProtocol,
+    ChunkRanges, Data, MemberList, NetworkHeader, OfferTerms, Reliability, Request, ServiceId,
+    Transport, UpperProtocol,
 };
 
 /// Chunks for a group, where a program leaves it open: a copy names up to a thousand members, 32 bytes each.
@@ -22,69 +22,6 @@ const GROUP_CHUNK_LOG2: u8 = 18;
 
 /// Pause after which a program that fell behind is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-
-/// An offer, and where its sender is.
-#[derive(Clone, Copy)]
-struct OfferSource {
-    id: OfferId,
-    address: Guid,
-}
-
-impl OfferSource {
-    /// Tells the sender that the host `here` has dropped chunks of its content.
-    fn drop(self, here: Guid, dropped: DroppedChunks, effects: &mut Effects) {
-        let notice = Notice {
-            content: dropped.content,
-            source: self.id.sender,
-            destination: here,
-            chunks: dropped.chunks,
-            stored: 0,
-            limit: 0,
-        };
-        let at = (self.id.sender, self.address);
-        let message = Transport::Drop(notice, dropped.reason);
-        let service = ServiceId::DELAY_TOLERANT;
-        effects.send_about(Some(self.id.number), service, at, message);
-    }
-
-    /// Tells the sender what became of its content, and the routers that no further chunk of it is wanted.
-    fn tell_verdict(self, here: Guid, content: Guid, verdict: OfferVerdict, effects: &mut Effects) {
-        let request_id = Some(self.id.number);
-        let (to, service) = ((self.id.sender, self.address), ServiceId::DELAY_TOLERANT);
-        let request = |chunks| Request {
-            content,
-            chunk_log2: whimbrel_content::ChunkSize::DEFAULT.code(),
-            is_exact: false,
-            window: None,
-            reliability: Reliability::Ack,
-            chunks,
-        };
-        match verdict.refusal() {
-            Some(reason) => {
-                let chunks = ChunkRanges::all();
-                let dropped = DroppedChunks {
-                    content,
-                    chunks,
-                    reason,
-                };
-                self.drop(here, dropped, effects);
-            }
-            None => {
-                let ack = Transport::Ack(request(ChunkRanges::all()));
-                effects.send_about(request_id, service, to, ack);
-            }
-        }
-        let stop = Transport::Request(request(ChunkRanges::default()));
-        effects.send_about(request_id, service, to, stop);
-    }
-}
-
-/// Chunks that are dropped here.
-struct DroppedChunks {
-    content: Guid,
-    chunks: ChunkRanges,
-    reason: DropReason,
-}
 
 impl Host {
     /// Sends a program's content to a receiver.
@@ -100,7 +37,7 @@ impl Host {
         }
         let send = &send;
         let publish = &send.content;
-        let id = self.uploads.draw_id();
+        let id = self.uploads.push_ids.draw();
         let terms = OfferTerms {
             destination: send.destination,
             id,
@@ -129,7 +66,8 @@ impl Host {
         };
         // The best size for one path is of no meaning for many.
         let length = Some(publish.content_len).filter(|_| !is_for_group);
-        let request = self.fitted(Way::Uplink, &header, request, length);
+        let path = self.access.path_to(Way::Uplink, &header, length);
+        let request = request.fitted_to(&path);
         let pushed = Pushed {
             send,
             offer,
@@ -148,11 +86,11 @@ impl Host {
         }
         let flow = Flow {
             source: self.guid,
-            destination: ready.to,
+            destination: ready.to.name,
         };
-        self.links.division.note_more(&flow, ready.more);
+        self.access.links.division.note_more(&flow, ready.more);
         let upper = UpperProtocol::Transport;
-        let mut header = self.header(ready.way, service, upper, ready.to, ready.address);
+        let mut header = self.access.header(ready.way, service, upper, ready.to);
         header.extensions.request = ready.request_id;
         header.extensions.offer = ready.offer;
         header.extensions.lifetime_ms = treatment.lifetime_ms;
@@ -161,10 +99,10 @@ impl Host {
         header.extensions.group = ready.group.map(Box::new);
         header.extensions.members = MemberList::unplaced(ready.members);
         header.extensions.delegate =
-            ready.way == Way::Uplink && self.uploads.delegates(&ready.data.content);
+            ready.way == Way::Uplink && self.uploads.delegations.has(&ready.data.content);
         let data = Transport::Data(ready.data);
         let chunk = Chunk::of_transport(header, &data);
-        self.send(ready.way, chunk, treatment.divides)
+        self.access.send(ready.way, chunk, treatment.divides)
     }
 
     /// Keeps a chunk of a content that nobody here has requested, if its sender offers it. Returns it if it
@@ -176,36 +114,19 @@ impl Host {
         data: Data,
         room: Room,
     ) -> Option<(Data, Room)> {
-        let (Some(_), Some(number)) = (&header.extensions.offer, header.extensions.request) else {
+        let number = header.extensions.request;
+        let is_offered = header.extensions.offer.is_some() && number.is_some();
+        if !is_offered || self.downloads.has_asked(&data.content, number) {
             return Some((data, room));
-        };
-        if self.downloads.has_asked(&data.content, Some(number)) {
-            return Some((data, room));
         }
-        let id = OfferId {
-            sender: header.source,
-            number,
+        let chunk = EarlyChunk {
+            header: header.clone(),
+            data,
+            room,
         };
-        let from = OfferSource {
-            id,
-            address: header.source_address,
-        };
-        if let Some(verdict) = self.inbox.settled(&id) {
-            from.tell_verdict(self.guid, data.content, verdict, &mut self.effects);
-            return None;
+        if self.inbox.receive(now, chunk, &mut self.effects) {
+            self.hold_if_filled(now, header.source);
         }
-        let (content, index) = (data.content, data.index);
-        if !(self.inbox).keep(now, header, data, room, &mut self.effects) {
-            // There is no room here: its source sends it again later.
-            let chunk = ChunkRanges::from(index..index.saturating_add(1));
-            let dropped = DroppedChunks {
-                content,
-                chunks: chunk,
-                reason: DropReason::FlowLimit,
-            };
-            from.drop(self.guid, dropped, &mut self.effects);
-        }
-        self.hold_if_filled(now, header.source);
         None
     }
 
@@ -217,43 +138,20 @@ impl Host {
         let is_slow = self.downloads.is_filled_by(&sender, quarters);
         let is_receiving = self.downloads.receives_from(&sender);
         if !is_slow && (is_receiving || !self.inbox.is_filled_by(&sender)) {
-            return self.release(&sender);
+            return self.inbox.release(&sender, &mut self.effects);
         }
-        if self.inbox.hold(now, sender) {
-            self.tell_credit(sender, HOLD_AGAIN * 3);
-        }
+        self.inbox.hold(now, sender, &mut self.effects);
         let again = if is_slow { LOOK_AGAIN } else { HOLD_AGAIN };
         self.effects.set_earlier(Timer::Offers, now + again);
-    }
-
-    fn release(&mut self, sender: &Guid) {
-        if self.inbox.release(sender) {
-            self.tell_credit(*sender, Duration::ZERO);
-        }
-    }
-
-    /// Nothing of the sender's flow is wanted for the time of `lease`; without one the flow is free.
-    fn tell_credit(&mut self, sender: Guid, lease: Duration) {
-        let credit = Credit {
-            source: sender,
-            destination: self.guid,
-            octets: 0,
-            spare: false,
-            lease,
-        };
-        let hops = self.uplinks.hops(Way::Uplink, &self.links);
-        for branch in hops.iter() {
-            self.effects.control(branch.port, Control::Credit(credit));
-        }
     }
 
     /// Begins to receive an offered content for a program.
     pub(super) fn accept_offer(&mut self, now: Time, app: App, accept: &AcceptOffer) {
         let (id, content) = (accept.id, accept.get.content);
-        let uplink = self.uplink();
+        let uplink = self.access.uplink();
         let effects = &mut self.effects;
         (self.downloads).accept_download(now, app, accept, &uplink, effects);
-        self.release(&accept.id.sender);
+        self.inbox.release(&accept.id.sender, effects);
         self.carry_out();
         for kept in self.inbox.take(&id, &content) {
             // An empty content is complete without a chunk. Its program will say so: the sender is not told
@@ -261,27 +159,21 @@ impl Host {
             if !self.downloads.has_asked(&content, Some(id.number)) {
                 break;
             }
-            let is_ready = |app| self.programs.is_ready(app);
-            self.downloads.handle_data(
-                now,
-                &kept.header,
-                kept.data,
-                kept.room,
-                is_ready,
-                &mut self.effects,
-            );
+            self.receive_data(now, &kept.header, kept.data, kept.room);
             self.carry_out();
         }
     }
 
-    /// A program has received an offered content, or refuses it.
-    pub(super) fn settle_offer(&mut self, id: OfferId, content: Guid, verdict: OfferVerdict) {
-        let address = self.inbox.settle(id, &content, verdict);
-        self.release(&id.sender);
-        if verdict != OfferVerdict::Received {
-            self.effects.counters.offers_refused += 1;
-        }
-        let from = OfferSource { id, address };
-        from.tell_verdict(self.guid, content, verdict, &mut self.effects);
+    /// Gives a chunk to the downloads of its content.
+    pub(super) fn receive_data(
+        &mut self,
+        now: Time,
+        header: &NetworkHeader,
+        data: Data,
+        room: Room,
+    ) {
+        let is_ready = |app| self.programs.is_ready(app);
+        let effects = &mut self.effects;
+        (self.downloads).handle_data(now, header, data, room, is_ready, effects);
     }
 }

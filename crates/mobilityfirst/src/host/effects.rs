@@ -9,7 +9,7 @@ use whimbrel_link::Room;
 
 use super::{App, HostCounters, Timer, Way};
 use crate::local::{Delivery, LocalChunk, LocalEvent};
-use crate::wire::{Control, Echo, ServiceId, Transport};
+use crate::wire::{Control, Echo, NetworkHeader, ServiceId, Transport};
 
 /// The state of a host's uplink.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +22,35 @@ pub(super) struct Uplink {
     pub(super) round_trip: Option<Duration>,
     /// True while it is new, and its rate is being found out.
     pub(super) is_measuring: bool,
+}
+
+/// A node, and its network address: the router that it is attached to; [`Guid::NONE`] if that is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Located {
+    pub(super) name: Guid,
+    pub(super) address: Guid,
+}
+
+impl Located {
+    /// A name that the network locates.
+    pub(super) fn anywhere(name: Guid) -> Located {
+        let address = Guid::NONE;
+        Located { name, address }
+    }
+
+    /// Returns the sender of a chunk.
+    pub(super) fn source_of(header: &NetworkHeader) -> Located {
+        Located {
+            name: header.source,
+            address: header.source_address,
+        }
+    }
+
+    /// A router, which is its own address.
+    pub(super) fn router(name: Guid) -> Located {
+        let address = name;
+        Located { name, address }
+    }
 }
 
 /// How the network is to treat a message.
@@ -66,8 +95,7 @@ pub(super) enum Action {
     Send {
         way: Way,
         treatment: Treatment,
-        to: Guid,
-        address: Guid,
+        to: Located,
         /// The id of the request that the message is, or that it answers or speaks of.
         request_id: Option<u64>,
         message: Transport,
@@ -81,18 +109,15 @@ pub(super) enum Action {
         room: Room,
     },
     /// Send an echo.
-    Echo {
-        way: Way,
-        to: Guid,
-        address: Guid,
-        echo: Echo,
-    },
+    Echo { way: Way, to: Located, echo: Echo },
     /// Send a control message to the router on a port.
     Control(PortId, Control),
     /// Tell a router that this host was attached to, by way of another one, that it has left.
     Leave(Guid, Control),
     /// Ask the router for the members of a group.
     AskMembers(Guid),
+    /// Ask the routers to send nothing of this sender's flow for a time; without one the flow is free.
+    HoldBack(Guid, Duration),
     /// Announce a content.
     Announce(Guid),
     /// Withdraw the announcements of contents.
@@ -135,14 +160,13 @@ impl Effects {
         &mut self,
         request_id: Option<u64>,
         treatment: impl Into<Treatment>,
-        (to, address): (Guid, Guid),
+        to: Located,
         message: Transport,
     ) {
         self.push(Action::Send {
             way: Way::Uplink,
             treatment: treatment.into(),
             to,
-            address,
             request_id,
             message,
         });
@@ -162,6 +186,12 @@ impl Effects {
 
     pub(super) fn tell(&mut self, app: App, event: LocalEvent) {
         self.push(Action::Tell(app, event));
+    }
+
+    /// Tells a program what it has asked for.
+    pub(super) fn tell_status(&mut self, app: App, request: u32, status: &impl serde::Serialize) {
+        let json = serde_json::to_string(status).unwrap_or_default();
+        self.tell(app, LocalEvent::Status { request, json });
     }
 
     pub(super) fn hand_over(&mut self, app: App, chunk: LocalChunk, load: Room) {

@@ -3,51 +3,48 @@
 
 use whimbrel_core::{Guid, PortId, Time};
 
-use super::uplinks::Uplinks;
+use super::access::Access;
 use super::{Host, Way};
 use crate::chunk::{Chunk, Flow};
-use crate::links::Links;
 use crate::next_hops::NextHops;
-use crate::wire::Credit;
 
 /// What the links say of a receiver while chunks are read for it.
-pub(super) struct Ahead<'a> {
-    links: &'a Links,
-    uplinks: &'a Uplinks,
-    source: Guid,
+pub(super) struct ReadAhead<'a> {
+    access: &'a Access,
     are_several: bool,
     // Of the uplinks.
     hops: NextHops,
 }
 
-impl Ahead<'_> {
+impl ReadAhead<'_> {
     fn flow_to(&self, client: Guid) -> Flow {
         Flow {
-            source: self.source,
+            source: self.access.guid(),
             destination: client,
         }
-    }
-
-    fn port(&self, way: Way) -> Option<PortId> {
-        self.uplinks.port_by(way, self.links)
     }
 
     /// Returns the port by which a flow goes that is not divided here.
     fn undivided_port(&self, way: Way, flow: &Flow) -> Option<PortId> {
         let is_divided = self.are_several
             && way == Way::Uplink
-            && self.links.division.may_divide(flow, &self.hops);
-        self.port(way).filter(|_| !is_divided)
+            && self.access.links.division.may_divide(flow, &self.hops);
+        self.access.port_by(way).filter(|_| !is_divided)
     }
 
     /// Returns true if what goes to a receiver is held back.
     pub(super) fn is_held(&self, way: Way, client: Guid) -> bool {
         let flow = self.flow_to(client);
-        let is_held = |port| self.links.at(port).is_some_and(|link| link.is_held(&flow));
+        let is_held = |port| {
+            self.access
+                .links
+                .at(port)
+                .is_some_and(|link| link.is_held(&flow))
+        };
         if self.are_several && way == Way::Uplink {
             return self.hops.iter().all(|it| is_held(it.port));
         }
-        let port = self.port(way);
+        let port = self.access.port_by(way);
         port.is_some_and(is_held)
     }
 
@@ -55,13 +52,13 @@ impl Ahead<'_> {
     pub(super) fn should_get_ready(&self, way: Way, client: Guid, content: &Guid) -> bool {
         let flow = self.flow_to(client);
         let port = self.undivided_port(way, &flow);
-        let link = port.and_then(|port| self.links.at(port));
+        let link = port.and_then(|port| self.access.links.at(port));
         link.is_some_and(|link| link.should_get_ready(&flow, content))
     }
 
     /// Returns true if one more chunk would not wait long.
     pub(super) fn has_room(&self, way: Way, client: Guid) -> bool {
-        let (links, flow) = (self.links, self.flow_to(client));
+        let (links, flow) = (&self.access.links, self.flow_to(client));
         match self.undivided_port(way, &flow) {
             Some(port) => links.at(port).is_some_and(|link| link.has_room_for(&flow)),
             None => links.has_room_to_divide(&flow, &self.hops),
@@ -73,35 +70,26 @@ impl Host {
     /// Has programs read as many chunks as the links will take soon. Returns true if any was
     /// requested.
     pub(super) fn read_ahead(&mut self, now: Time) -> bool {
-        if self.links.take_resumed() {
-            self.uploads.go_on_with_held();
+        if self.access.links.take_resumed() {
+            self.uploads.contents.resume_held();
         }
-        let (links, uplinks) = (&self.links, &self.uplinks);
+        let links = &self.access.links;
         if !links.ports().any(|port| links.has_room(port)) {
             return false;
         }
-        let ahead = Ahead {
-            links,
-            uplinks,
-            source: self.guid,
-            are_several: uplinks.are_several(links),
-            hops: uplinks.hops(Way::Uplink, links),
+        let ahead = ReadAhead {
+            access: &self.access,
+            are_several: self.access.are_several(),
+            hops: self.access.hops(Way::Uplink),
         };
         self.uploads.read_ahead(now, &ahead, &mut self.effects)
-    }
-
-    /// Handles a neighbour's message Credit about a flow that this host sends through it.
-    pub(super) fn handle_credit(&mut self, now: Time, port: PortId, credit: &Credit) {
-        if !self.links.note_credit(now, port, credit) {
-            self.effects.drop("too-many-holds");
-        }
     }
 
     /// Purges the chunks on their way to a client that takes back its request.
     pub(super) fn purge_unwanted(&mut self, now: Time, from: PortId, chunk: &Chunk) {
         if let Some((flow, content)) = chunk.stops() {
             let is_meant = |chunk: &Chunk| chunk.data().is_some_and(|it| it.content == content);
-            self.links.purge(now, from, &flow, is_meant);
+            self.access.links.purge(now, from, &flow, is_meant);
         }
     }
 }

@@ -10,10 +10,13 @@ use whimbrel_core::{Distrust, Guid, Recent, Time};
 use whimbrel_link::Room;
 
 use super::App;
-use super::effects::Effects;
+use super::effects::{Action, Effects, Located};
 use super::status::InboxStatus;
 use crate::local::{ContentOffer, LocalEvent, OfferId, OfferVerdict, Publish};
-use crate::wire::{Data, NetworkHeader, OfferTerms, SignedOffer};
+use crate::wire::{
+    ChunkRanges, Data, DropReason, NetworkHeader, Notice, OfferTerms, Reliability, Request,
+    ServiceId, SignedOffer, Transport,
+};
 
 /// Bound of the offers that wait for a decision.
 const MAX_OFFERS: usize = 2048;
@@ -34,6 +37,75 @@ pub(super) struct EarlyChunk {
     pub(super) room: Room,
 }
 
+/// An offer, and where its sender is.
+#[derive(Clone, Copy)]
+struct OfferSource {
+    id: OfferId,
+    address: Guid,
+}
+
+impl OfferSource {
+    fn at(&self) -> Located {
+        Located {
+            name: self.id.sender,
+            address: self.address,
+        }
+    }
+
+    /// Tells the sender that the host `here` has dropped chunks of its content.
+    fn drop(self, here: Guid, dropped: DroppedChunks, effects: &mut Effects) {
+        let notice = Notice {
+            content: dropped.content,
+            source: self.id.sender,
+            destination: here,
+            chunks: dropped.chunks,
+            stored: 0,
+            limit: 0,
+        };
+        let message = Transport::Drop(notice, dropped.reason);
+        let service = ServiceId::DELAY_TOLERANT;
+        effects.send_about(Some(self.id.number), service, self.at(), message);
+    }
+
+    /// Tells the sender what became of its content, and the routers that no further chunk of it is wanted.
+    fn tell_verdict(self, here: Guid, content: Guid, verdict: OfferVerdict, effects: &mut Effects) {
+        let request_id = Some(self.id.number);
+        let (to, service) = (self.at(), ServiceId::DELAY_TOLERANT);
+        let request = |chunks| {
+            Request::new(
+                content,
+                whimbrel_content::ChunkSize::DEFAULT.code(),
+                Reliability::Ack,
+                chunks,
+            )
+        };
+        match verdict.refusal() {
+            Some(reason) => {
+                let chunks = ChunkRanges::all();
+                let dropped = DroppedChunks {
+                    content,
+                    chunks,
+                    reason,
+                };
+                self.drop(here, dropped, effects);
+            }
+            None => {
+                let ack = Transport::Ack(request(ChunkRanges::all()));
+                effects.send_about(request_id, service, to, ack);
+            }
+        }
+        let stop = Transport::Request(request(ChunkRanges::default()));
+        effects.send_about(request_id, service, to, stop);
+    }
+}
+
+/// Chunks that are dropped here.
+struct DroppedChunks {
+    content: Guid,
+    chunks: ChunkRanges,
+    reason: DropReason,
+}
+
 struct UndecidedOffer {
     offer: ContentOffer,
     // Where its sender is.
@@ -43,6 +115,8 @@ struct UndecidedOffer {
 
 /// The offers of others.
 pub(super) struct OfferedContents {
+    // The host's GUID.
+    here: Guid,
     // Packets that early chunks may hold together.
     capacity: usize,
     listeners: BTreeSet<App>,
@@ -55,8 +129,9 @@ pub(super) struct OfferedContents {
 }
 
 impl OfferedContents {
-    pub(super) fn new(buffer_packets: usize) -> OfferedContents {
+    pub(super) fn new(here: Guid, buffer_packets: usize) -> OfferedContents {
         OfferedContents {
+            here,
             capacity: buffer_packets / PART_OF_BUFFER,
             listeners: BTreeSet::new(),
             waiting: BTreeMap::new(),
@@ -86,34 +161,54 @@ impl OfferedContents {
         self.listeners.remove(&app);
     }
 
-    /// Returns the decision about an offer.
-    pub(super) fn settled(&self, id: &OfferId) -> Option<OfferVerdict> {
-        self.settled.get(id).copied()
-    }
-
-    /// Keeps a chunk of an offered content for a program that will accept it. Returns false if there is
-    /// no room, so that its source must send it again.
-    pub(super) fn keep(
-        &mut self,
-        now: Time,
-        header: &NetworkHeader,
-        data: Data,
-        room: Room,
-        effects: &mut Effects,
-    ) -> bool {
+    /// Receives a chunk of an offered content: it is kept for a program that will accept it. Its source is told if
+    /// there is no room, so that it sends the chunk again later, and what was decided. Returns false if the offer
+    /// is settled.
+    pub(super) fn receive(&mut self, now: Time, chunk: EarlyChunk, effects: &mut Effects) -> bool {
+        let (header, data) = (&chunk.header, &chunk.data);
         let (Some(number), Some(signed)) = (header.extensions.request, header.extensions.offer)
         else {
-            return true;
+            return false;
         };
         let id = OfferId {
             sender: header.source,
             number,
         };
+        let from = OfferSource {
+            id,
+            address: header.source_address,
+        };
+        let (content, index) = (data.content, data.index);
+        if let Some(verdict) = self.settled.get(&id) {
+            from.tell_verdict(self.here, content, *verdict, effects);
+            return false;
+        }
+        if !self.keep(now, id, &signed, chunk, effects) {
+            let dropped = DroppedChunks {
+                content,
+                chunks: ChunkRanges::from(index..index.saturating_add(1)),
+                reason: DropReason::FlowLimit,
+            };
+            from.drop(self.here, dropped, effects);
+        }
+        true
+    }
+
+    /// Keeps a chunk of an offered content. Returns false if there is no room.
+    fn keep(
+        &mut self,
+        now: Time,
+        id: OfferId,
+        signed: &SignedOffer,
+        chunk: EarlyChunk,
+        effects: &mut Effects,
+    ) -> bool {
+        let (header, data) = (&chunk.header, &chunk.data);
         if !self.waiting.contains_key(&id) {
             // What is for a group is signed for the group.
             let receiver = header.extensions.group.as_deref().copied();
             let receiver = receiver.unwrap_or(header.destination);
-            if !self.check(now, &id, receiver, &data, &signed) {
+            if !self.check(now, &id, receiver, data, signed) {
                 effects.drop("false-offer");
                 return true;
             }
@@ -121,33 +216,13 @@ impl OfferedContents {
                 effects.drop("too-many-offers");
                 return false;
             }
-            let offer = ContentOffer {
-                id,
-                issued_ms: signed.issued_ms,
-                proposed: signed.proposed,
-                content: Publish {
-                    content: data.content,
-                    content_len: data.content_len,
-                    kind: data.kind,
-                    file_name: data.file_name.clone(),
-                },
-            };
-            effects.counters.offers += 1;
-            for app in &self.listeners {
-                effects.tell(*app, LocalEvent::Offered(offer.clone()));
-            }
-            let waiting = UndecidedOffer {
-                offer,
-                address: header.source_address,
-                chunks: VecDeque::new(),
-            };
-            self.waiting.insert(id, waiting);
+            self.open(id, signed, &chunk, effects);
         }
-        let has_room = self.has_room(&id.sender, room.packets());
+        let has_room = self.has_room(&id.sender, chunk.room.packets());
         let Some(waiting) = self.waiting.get_mut(&id) else {
             return true;
         };
-        if waiting.offer.content.content != data.content {
+        if waiting.offer.content.content != chunk.data.content {
             effects.drop("false-offer");
             return true;
         }
@@ -155,18 +230,45 @@ impl OfferedContents {
             effects.drop("early-chunk");
             return false;
         }
-        let same =
-            |it: &EarlyChunk| (it.data.index, it.data.chunk_log2) == (data.index, data.chunk_log2);
-        if waiting.chunks.iter().any(same) {
+        let place = |it: &EarlyChunk| (it.data.index, it.data.chunk_log2);
+        if waiting.chunks.iter().any(|it| place(it) == place(&chunk)) {
             effects.counters.duplicates += 1;
             return true;
         }
-        waiting.chunks.push_back(EarlyChunk {
-            header: header.clone(),
-            data,
-            room,
-        });
+        waiting.chunks.push_back(chunk);
         true
+    }
+
+    /// Adds an offer, of which the programs that listen are told.
+    fn open(
+        &mut self,
+        id: OfferId,
+        signed: &SignedOffer,
+        first: &EarlyChunk,
+        effects: &mut Effects,
+    ) {
+        let data = &first.data;
+        let offer = ContentOffer {
+            id,
+            issued_ms: signed.issued_ms,
+            proposed: signed.proposed,
+            content: Publish {
+                content: data.content,
+                content_len: data.content_len,
+                kind: data.kind,
+                file_name: data.file_name.clone(),
+            },
+        };
+        effects.counters.offers += 1;
+        for app in &self.listeners {
+            effects.tell(*app, LocalEvent::Offered(offer.clone()));
+        }
+        let waiting = UndecidedOffer {
+            offer,
+            address: first.header.source_address,
+            chunks: VecDeque::new(),
+        };
+        self.waiting.insert(id, waiting);
     }
 
     /// Returns true if the sender has signed the offer.
@@ -236,23 +338,27 @@ impl OfferedContents {
         used * 4 >= most
     }
 
-    /// Notes that the router is to hold the flow of a sender back. Returns true if it is to be told now.
-    pub(super) fn hold(&mut self, now: Time, sender: Guid) -> bool {
+    /// Has routers hold the flow of a sender back. They are told again after [`HOLD_AGAIN`].
+    pub(super) fn hold(&mut self, now: Time, sender: Guid, effects: &mut Effects) {
         let is_due = |told: &Time| now.since(*told) >= HOLD_AGAIN;
-        let is_due = self.held.get(&sender).is_none_or(is_due);
-        if is_due && (self.held.len() < MAX_OFFERS || self.held.contains_key(&sender)) {
+        if !self.held.get(&sender).is_none_or(is_due) {
+            return;
+        }
+        if self.held.len() < MAX_OFFERS || self.held.contains_key(&sender) {
             self.held.insert(sender, now);
         }
-        is_due
+        effects.push(Action::HoldBack(sender, HOLD_AGAIN * 3));
     }
 
     pub(super) fn is_held(&self, sender: &Guid) -> bool {
         self.held.contains_key(sender)
     }
 
-    /// The flow of a sender may go on. Returns true if it was held back.
-    pub(super) fn release(&mut self, sender: &Guid) -> bool {
-        self.held.remove(sender).is_some()
+    /// The flow of a sender may continue.
+    pub(super) fn release(&mut self, sender: &Guid, effects: &mut Effects) {
+        if self.held.remove(sender).is_some() {
+            effects.push(Action::HoldBack(*sender, Duration::ZERO));
+        }
     }
 
     /// Returns the senders whose flows are held back.
@@ -272,11 +378,22 @@ impl OfferedContents {
             .map_or(VecDeque::new(), |waiting| waiting.chunks)
     }
 
-    /// An offer is settled. Returns where its sender is, if that is known.
-    pub(super) fn settle(&mut self, id: OfferId, content: &Guid, verdict: OfferVerdict) -> Guid {
+    /// A program has received an offered content, or refuses it: the sender is told.
+    pub(super) fn settle(
+        &mut self,
+        id: OfferId,
+        content: Guid,
+        verdict: OfferVerdict,
+        effects: &mut Effects,
+    ) {
         let address = self.waiting.get(&id).map(|waiting| waiting.address);
-        self.take(&id, content);
+        self.take(&id, &content);
         self.settled.insert(id, verdict);
-        address.unwrap_or(Guid::NONE)
+        self.release(&id.sender, effects);
+        if verdict != OfferVerdict::Received {
+            effects.counters.offers_refused += 1;
+        }
+        let address = address.unwrap_or(Guid::NONE);
+        OfferSource { id, address }.tell_verdict(self.here, content, verdict, effects);
     }
 }

@@ -14,13 +14,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use whimbrel_core::{Guid, PortId, PortOrigin};
 
-use super::LinkPolicy;
 use super::clocks::EARLIEST_UNIX_MS;
 use crate::links::{Link, Links};
 
 /// Bytes of the headers of IPv4 and UDP, which count as the frames that they carry do (RFC 791
 /// without options, RFC 768).
 const HEADERS: u64 = 28;
+
+/// How a host uses several links to routers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkPolicy {
+    /// Those to the same router as the preferred one at once: what the host fetches and serves is
+    /// divided among them. The others take over when all of these are silent.
+    #[default]
+    All,
+    /// Those to different routers at once as well. The routers must reach the same destinations.
+    Everywhere,
+    /// The preferred one that responds; the others take over when it is silent.
+    Order,
+    /// As [`LinkPolicy::Everywhere`], and what the host sends is divided by the links' weights, not by
+    /// what they can carry.
+    Weights,
+}
 
 /// What a host's user has said about one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -238,7 +254,7 @@ pub struct QuotaUse {
 
 /// What has crossed one link.
 #[derive(Clone, Copy, Debug, Default)]
-struct Usage {
+struct LinkUsage {
     /// Since the start, without what the present port has carried.
     closed: u64,
     /// The present port, and what it had carried when last looked at.
@@ -250,7 +266,7 @@ struct Usage {
     earlier: u64,
 }
 
-impl Usage {
+impl LinkUsage {
     fn total(&self) -> u64 {
         self.closed + self.port.map_or(0, |(_, bytes)| bytes)
     }
@@ -265,7 +281,7 @@ impl Usage {
 #[derive(Debug, Default)]
 pub(super) struct Interfaces {
     terms: BTreeMap<u32, LinkTerms>,
-    usage: BTreeMap<u32, Usage>,
+    usage: BTreeMap<u32, LinkUsage>,
     verdicts: BTreeMap<PortId, Verdict>,
 }
 
@@ -283,10 +299,10 @@ impl Interfaces {
         used: BTreeMap<u32, QuotaUse>,
     ) -> Interfaces {
         let usage = used.into_iter().map(|(number, used)| {
-            let usage = Usage {
+            let usage = LinkUsage {
                 period: used.period,
                 earlier: used.bytes,
-                ..Usage::default()
+                ..LinkUsage::default()
             };
             (number, usage)
         });
@@ -340,13 +356,13 @@ impl Interfaces {
         unix_ms: u64,
         links: &Links,
         is_own: impl Fn(PortId) -> bool,
-    ) -> Review {
+    ) -> InterfaceReview {
         let ports: Vec<PortId> = links.ports().filter(|port| is_own(*port)).collect();
-        let before: u64 = self.usage.values().map(Usage::total).sum();
+        let before: u64 = self.usage.values().map(LinkUsage::total).sum();
         for port in &ports {
             self.count(*port, unix_ms, links);
         }
-        let after: u64 = self.usage.values().map(Usage::total).sum();
+        let after: u64 = self.usage.values().map(LinkUsage::total).sum();
         let candidates: Vec<Candidate> = ports
             .iter()
             .map(|port| {
@@ -364,10 +380,10 @@ impl Interfaces {
         self.verdicts = ports.iter().copied().zip(judge(&candidates)).collect();
         let is_shut = Verdict::is_shut;
         let was = |port: &PortId| former.get(port).copied().unwrap_or(Verdict::Used);
-        let mut review = Review {
+        let mut review = InterfaceReview {
             // More than the probes of idle links.
             busy: after > before + 10_000,
-            ..Review::default()
+            ..InterfaceReview::default()
         };
         for (port, verdict) in &self.verdicts {
             if *verdict != Verdict::Used && was(port) == Verdict::Used {
@@ -406,7 +422,7 @@ impl Interfaces {
     fn left(&self, port: PortId, links: &Links) -> Option<u64> {
         let quota = self.terms_of(port, links).quota?;
         let usage = number_of(port, links).and_then(|number| self.usage.get(&number));
-        Some(quota.saturating_sub(usage.map_or(0, Usage::of_period)))
+        Some(quota.saturating_sub(usage.map_or(0, LinkUsage::of_period)))
     }
 
     /// Returns the labels of the links that carry nothing, and why.
@@ -493,7 +509,7 @@ impl Interfaces {
 
 /// What has changed for the ports.
 #[derive(Debug, Default)]
-pub(super) struct Review {
+pub(super) struct InterfaceReview {
     /// They were used, and are not any more.
     pub(super) retired: BTreeSet<PortId>,
     /// Links may be used that could not before.

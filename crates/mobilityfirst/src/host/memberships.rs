@@ -6,13 +6,13 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use whimbrel_core::{Guid, Time};
+use whimbrel_core::Guid;
 use whimbrel_gnrs::{GroupAdmission, KeyPair, Record, Statement, StatementError};
 
+use super::App;
 use super::effects::{Action, Effects};
-use super::{App, Host, Way};
-use crate::local::{LocalEvent, MembershipChange};
-use crate::wire::{Control, ControlCode};
+use crate::local::MembershipChange;
+use crate::wire::ControlCode;
 
 /// Bound of the groups of a host.
 const MAX_GROUPS: usize = 64;
@@ -133,7 +133,15 @@ impl Memberships {
         }
     }
 
-    fn ask(&mut self, question: MembersQuestion) {
+    /// A program asks for the members of a group.
+    pub(super) fn ask(&mut self, app: App, request: u32, name: &Guid, effects: &mut Effects) {
+        let group = Record::group_of(name);
+        let question = MembersQuestion {
+            app,
+            request,
+            group,
+        };
+        effects.push(Action::AskMembers(group));
         let same = |it: &MembersQuestion| (it.app, it.request) == (question.app, question.request);
         self.questions.retain(|it| !same(it));
         if self.questions.len() >= MAX_QUESTIONS {
@@ -142,10 +150,13 @@ impl Memberships {
         self.questions.push_back(question);
     }
 
-    fn take_questions(&mut self, group: &Guid) -> Vec<MembersQuestion> {
+    /// The router tells the members of a group: those that have asked are told.
+    pub(super) fn note_members(&mut self, group: &Guid, members: &[Guid], effects: &mut Effects) {
         let (about, others) = self.questions.iter().partition(|it| it.group == *group);
         self.questions = others;
-        about.into()
+        for MembersQuestion { app, request, .. } in about {
+            effects.tell_status(app, request, &MembersReport { members });
+        }
     }
 }
 
@@ -153,64 +164,6 @@ impl Memberships {
 #[derive(serde::Serialize)]
 struct MembersReport<'a> {
     members: &'a [Guid],
-}
-
-impl Host {
-    /// A program joins or leaves a group with its host.
-    pub(super) fn join_group(
-        &mut self,
-        now: Time,
-        app: App,
-        admission: GroupAdmission,
-        change: MembershipChange,
-    ) {
-        let content = admission.group_name();
-        let has_ended = admission.expires_ms <= self.registration.own_millis(now);
-        let admits = admission.member.is_none_or(|member| member == self.guid);
-        let refused = match change != MembershipChange::Leave {
-            true if has_ended => Some(ControlCode::Clock),
-            true if !admits => Some(ControlCode::Invalid),
-            _ => (!admission.is_signed()).then_some(ControlCode::Invalid),
-        };
-        if let Some(code) = refused {
-            return self
-                .effects
-                .tell(app, LocalEvent::Published { content, code });
-        }
-        (self.registration).set_membership(app, admission, change, &mut self.effects);
-    }
-
-    /// A program asks for the members of a group.
-    pub(super) fn ask_for_members(&mut self, app: App, request: u32, name: &Guid) {
-        let group = Record::group_of(name);
-        let question = MembersQuestion {
-            app,
-            request,
-            group,
-        };
-        self.registration.memberships().ask(question);
-        self.effects.push(Action::AskMembers(group));
-    }
-
-    /// Asks the preferred router for the members of a group.
-    pub(super) fn ask_members(&mut self, group: Guid) {
-        if let Some(port) = self.uplinks.port_by(Way::Uplink, &self.links) {
-            self.send_control(port, &Control::AskMembers { group });
-        }
-    }
-
-    /// The router tells the members of a group.
-    pub(super) fn note_members(&mut self, now: Time, group: Guid, members: &[Guid]) {
-        let json = serde_json::to_string(&MembersReport { members }).unwrap_or_default();
-        for question in self.registration.memberships().take_questions(&group) {
-            let request = question.request;
-            let json = json.clone();
-            self.effects
-                .tell(question.app, LocalEvent::Status { request, json });
-        }
-        let effects: &mut Effects = &mut self.effects;
-        self.uploads.note_members(now, group, members, effects);
-    }
 }
 
 #[cfg(test)]

@@ -1,12 +1,22 @@
 //! The host stack, which local programs attach to.
 //!
-//! Its parts own their state: `Registration` keeps the host bound to its access routers, `Downloads`
-//! fetches content for local programs, `Uploads` sends the content that they publish, `Messages`
-//! and
-//! `Pings` do what their names say, `Uplinks` orders the links by which the host sends, and
-//! `Programs` holds the events that wait for programs. End-to-end recovery is "parsimonious" [MFTP
-//! §3.2.2]: hops are reliable, so the receiver asks only when chunks have been missing for long.
+//! The parts, each with its own state:
+//!
+//! | part | owns |
+//! |---|---|
+//! | `Access` | the links, those by which the host sends, the division of what it sends |
+//! | `Registration` | the binding to access routers, announcements, memberships and services |
+//! | `Downloads` | contents that programs fetch or accept |
+//! | `Uploads` | contents that programs offer and send, and their receivers |
+//! | `OfferedContents` | contents that others offer, until a program decides |
+//! | `Messages`, `AwaitedEchoes` | short messages; echoes |
+//! | `Programs` | the events that wait for programs |
+//!
+//! A part pushes as an `effects::Action` what is to happen beyond its state. [`Host`] dispatches events to the
+//! parts, and carries their actions out. End-to-end recovery is "parsimonious" [MFTP §3.2.2]: hops are reliable,
+//! so the receiver asks only when chunks have been missing for long.
 
+mod access;
 mod attach;
 mod catalogue;
 mod clocks;
@@ -27,7 +37,6 @@ mod sending;
 mod services;
 mod shares;
 mod status;
-mod uplinks;
 mod upload;
 
 use bytes::Bytes;
@@ -37,27 +46,24 @@ use whimbrel_core::{
 };
 use whimbrel_link::Pacing;
 
-use crate::chunk::{Chunk, Message};
 use crate::links::callers::CallersStatus;
-use crate::links::{ChunkToSend, LEFT_OVER, Link, LinkEvent, Links, MAX_TURNS};
+use crate::links::{ChunkToSend, LEFT_OVER, LinkEvent, MAX_TURNS};
 use crate::local::{LocalEvent, LocalRequest, ReadChunk};
-use crate::next_hops::Divisions;
-use crate::split::SplitConfig;
 use crate::taken::MIN_GUARD;
-use crate::wire::{NetworkHeader, ServiceId, Transport};
+use crate::wire::{ServiceId, Transport};
+use access::Access;
 use attach::{Registration, Terms};
 use catalogue::Offer;
 pub use clocks::ClockDifference;
-pub use config::{HostConfig, LinkPolicy};
+pub use config::HostConfig;
 use download::{DownloadLimits, Downloads};
-use effects::{Effects, Uplink};
+use effects::{Effects, Located};
 use inbox::OfferedContents;
-use interfaces::Interfaces;
+pub use interfaces::LinkPolicy;
 use messages::{Messages, ProgramMessage};
-use ping::Pings;
+use ping::{AwaitedEchoes, EchoRequest};
 use programs::Programs;
 pub use status::{DownloadStatus, HostCounters, HostStatus, InboxStatus, PushStatus};
-use uplinks::Uplinks;
 use upload::Uploads;
 
 /// A local program.
@@ -101,16 +107,12 @@ enum Way {
 /// A MobilityFirst host as a state machine, which connects parts that own their state.
 pub struct Host {
     guid: Guid,
-    links: Links,
-    uplinks: Uplinks,
-    // As configured; a policy may ask for another division.
-    split: SplitConfig,
-    divisions: Divisions,
+    access: Access,
     registration: Registration,
     downloads: Downloads,
     uploads: Uploads,
     inbox: OfferedContents,
-    pings: Pings,
+    pings: AwaitedEchoes,
     messages: Messages,
     programs: Programs,
     timers: TimerQueue<Timer>,
@@ -123,14 +125,7 @@ impl Host {
     /// Returns a host without ports. `rng` is its only source of randomness.
     pub fn new(config: HostConfig, mut rng: SeededRng) -> Host {
         let guid = config.keys.guid();
-        let mut links = Links::new(
-            config.hop,
-            config.buffer_packets,
-            SeededRng::new(rng.next_word()),
-        );
-        let policy = config.policy;
-        links.set_split(managing::split_of(policy, config.split));
-        let interfaces = Interfaces::new(config.terms, config.used);
+        let access = Access::new(&config, &mut rng);
         let terms = Terms {
             keys: config.keys,
             binding_lifetime: config.binding_lifetime,
@@ -145,19 +140,13 @@ impl Host {
         };
         Host {
             guid,
-            links,
-            uplinks: Uplinks::new(config.preference, policy, interfaces),
-            split: config.split,
-            divisions: Divisions::new(
-                managing::split_of(policy, config.split).scheduler,
-                rng.next_word(),
-            ),
+            access,
             registration: Registration::new(terms, config.wall),
             downloads: Downloads::new(limits, &mut rng),
             uploads: Uploads::new(guid, config.max_transfers, &mut rng)
                 .with_nack_routers(config.nack_routers),
-            inbox: OfferedContents::new(config.buffer_packets),
-            pings: Pings::new(rng.next_word()),
+            inbox: OfferedContents::new(guid, config.buffer_packets),
+            pings: AwaitedEchoes::new(rng.next_word()),
             messages: Messages::new(rng.next_word()),
             programs: Programs::default(),
             timers: TimerQueue::new(),
@@ -169,12 +158,12 @@ impl Host {
     /// Sets the pacing of the hops of link `number` that come up from now on, in place of the
     /// configured one.
     pub fn set_pacing(&mut self, number: u32, pacing: Pacing) {
-        self.links.set_pacing(number, pacing);
+        self.access.links.set_pacing(number, pacing);
     }
 
     /// The hops of link `number` that come up from now on do not encrypt.
     pub fn set_plain(&mut self, number: u32) {
-        self.links.set_plain(number);
+        self.access.links.set_plain(number);
     }
 
     /// Returns the host's GUID.
@@ -215,22 +204,19 @@ impl Host {
     }
 
     fn handle_request(&mut self, now: Time, app: App, request: LocalRequest) {
-        let uplink = self.uplink();
         let effects = &mut self.effects;
         match request {
             LocalRequest::Get(get) => {
+                let uplink = self.access.uplink();
                 self.downloads
-                    .start_download(now, app, (get, None), &uplink, effects)
+                    .start_download(now, app, &get, None, &uplink, effects)
             }
-            LocalRequest::GetFrom { caller, get } => match self.port_of_caller(&caller) {
-                Some(_) => {
-                    let uplink = self.uplink_to(Some(caller));
-                    let wanted = (get, Some(caller));
-                    self.downloads
-                        .start_download(now, app, wanted, &uplink, &mut self.effects);
-                }
-                None => self.handle_request(now, app, LocalRequest::Get(get)),
-            },
+            LocalRequest::GetFrom { caller, get } => {
+                let caller = Some(caller).filter(|it| self.access.port_of_caller(it).is_some());
+                let uplink = self.access.uplink_to(caller);
+                self.downloads
+                    .start_download(now, app, &get, caller, &uplink, effects);
+            }
             LocalRequest::Cancel { request } => {
                 self.downloads.cancel_download(app, request, effects)
             }
@@ -243,9 +229,11 @@ impl Host {
                     publish,
                     options,
                 };
-                self.uploads.publish(now, offer, effects);
+                self.uploads.contents.publish(now, offer, effects);
             }
-            LocalRequest::Withdraw { content } => self.uploads.withdraw(app, content, effects),
+            LocalRequest::Withdraw { content } => {
+                self.uploads.contents.withdraw(app, content, effects);
+            }
             LocalRequest::ReadDone { read, chunk } => self.finish_read(now, app, read, chunk),
             LocalRequest::Ping {
                 request,
@@ -253,8 +241,12 @@ impl Host {
                 sequence,
                 padding,
             } => {
-                let detail = (sequence, padding);
-                self.pings.send(app, request, destination, detail, effects);
+                let ping = EchoRequest {
+                    app,
+                    request,
+                    to: destination,
+                };
+                self.pings.send(ping, sequence, padding, effects);
             }
             LocalRequest::Message {
                 channel,
@@ -274,7 +266,7 @@ impl Host {
             LocalRequest::Listen { channel } => self.messages.listen(app, channel, effects),
             LocalRequest::Send(send) => self.send_content(now, app, &send),
             LocalRequest::Delegate { content, is_on } => {
-                self.uploads.delegate(app, content, is_on, effects)
+                self.uploads.delegations.set(app, content, is_on, effects)
             }
             LocalRequest::TakeOffers => self.inbox.listen(app, effects),
             LocalRequest::Attach { key } => {
@@ -282,38 +274,35 @@ impl Host {
                 self.registration.attach_service(app, keys, effects);
             }
             LocalRequest::Join { admission, change } => {
-                self.join_group(now, app, admission, change)
+                (self.registration).set_membership(now, app, admission, change, effects)
             }
-            LocalRequest::Members { request, group } => self.ask_for_members(app, request, &group),
+            LocalRequest::Members { request, group } => {
+                (self.registration.memberships()).ask(app, request, &group, effects)
+            }
             LocalRequest::Accept(accept) => self.accept_offer(now, app, &accept),
             LocalRequest::Settle {
                 id,
                 content,
                 verdict,
-            } => self.settle_offer(id, content, verdict),
+            } => self.inbox.settle(id, content, verdict, effects),
             LocalRequest::Names { request, prefix } => {
                 let names = self.names_beginning(&prefix);
                 self.effects.tell(app, LocalEvent::Names { request, names });
             }
             LocalRequest::Interfaces { request, change } => {
                 let status = self.manage_interfaces(now, &change);
-                self.tell_status(app, request, &status);
+                self.effects.tell_status(app, request, &status);
             }
             LocalRequest::Callers { request, change } => {
-                let status = CallersStatus::manage(&mut self.links.neighbours, now, &change);
-                self.tell_status(app, request, &status);
+                let status = CallersStatus::manage(&mut self.access.links.neighbours, now, &change);
+                self.effects.tell_status(app, request, &status);
             }
             LocalRequest::Status { request } => {
                 let status = self.status(now);
-                self.tell_status(app, request, &status);
+                self.effects.tell_status(app, request, &status);
             }
         }
         self.carry_out();
-    }
-
-    fn tell_status(&mut self, app: App, request: u32, status: &impl serde::Serialize) {
-        let json = serde_json::to_string(status).unwrap_or_default();
-        self.effects.tell(app, LocalEvent::Status { request, json });
     }
 
     /// Sends a chunk that a program has read, or keeps it until a router answers.
@@ -346,7 +335,7 @@ impl Host {
         self.left_over = None;
         let mut turns = 0..MAX_TURNS;
         while turns.next().is_some() {
-            if let Some(event) = self.links.poll_event(now) {
+            if let Some(event) = self.access.links.poll_event(now) {
                 self.handle_link_event(now, event);
                 self.carry_out();
                 continue;
@@ -365,36 +354,30 @@ impl Host {
         if !self.registration.has_to_announce() {
             return false;
         }
-        let port = self.uplinks.port_by(Way::Uplink, &self.links);
-        self.registration.send_announcements(
-            now,
-            &self.links,
-            port,
-            self.uploads.catalogue(),
-            &mut self.effects,
-        )
+        let (catalogue, effects) = (self.uploads.contents.catalogue(), &mut self.effects);
+        (self.registration).send_announcements(now, &self.access, catalogue, effects)
     }
 
     fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
         use LinkEvent::{Down, Responsive, Unresponsive, Up};
         if let Up { port, .. } | Unresponsive(port) | Responsive(port) | Down(port, _) = &event
-            && self.uplinks.has(*port)
+            && self.access.has(*port)
         {
             self.review_interfaces(now);
         }
         match event {
-            LinkEvent::Up { port, new_run, .. } if self.uplinks.has(port) => {
+            LinkEvent::Up { port, new_run, .. } if self.access.has(port) => {
                 self.registration.forget_challenge(port, new_run);
-                if let Some(router) = self.links.neighbour(port).filter(|_| new_run) {
+                if let Some(router) = self.access.links.neighbour(port).filter(|_| new_run) {
                     self.uploads.note_forgotten(&router);
                 }
-                let uplink = self.uplink();
+                let uplink = self.access.uplink();
                 self.downloads
                     .resume_transfers(now, &uplink, &mut self.effects);
             }
             // An inbound peer asks when it wants something.
             LinkEvent::Up { .. } => {}
-            LinkEvent::Restarted(port, handed) if self.uplinks.has(port) => {
+            LinkEvent::Restarted(port, handed) if self.access.has(port) => {
                 // The receivers know which chunks of this host's uploads are missing.
                 for handed in handed {
                     let service = match handed.is_for_group {
@@ -402,7 +385,7 @@ impl Host {
                         false => ServiceId::DELAY_TOLERANT,
                     };
                     let (request_id, notice) = (handed.request_id, handed.into_lost());
-                    let at = (notice.destination, Guid::NONE);
+                    let at = Located::anywhere(notice.destination);
                     let lost = Transport::Lost(notice);
                     self.effects.send_about(request_id, service, at, lost);
                 }
@@ -417,8 +400,8 @@ impl Host {
                 if let Some(chunk) = chunk
                     && let Some(data) = chunk.data()
                 {
-                    let way = self.uplinks.way_back(carried.port);
-                    let link = self.links.at(carried.port);
+                    let way = self.access.way_back(carried.port);
+                    let link = self.access.links.at(carried.port);
                     let guard = link.map_or(MIN_GUARD, |link| link.repeat_guard(chunk.size()));
                     let uploads = &mut self.uploads;
                     let effects = &mut self.effects;
@@ -426,12 +409,12 @@ impl Host {
                 }
             }
             LinkEvent::TooLarge(port, outgoing) => {
-                let way = self.uplinks.way_back(port);
+                let way = self.access.way_back(port);
                 self.uploads
                     .upload_too_large(now, way, &outgoing.chunk, &mut self.effects)
             }
             LinkEvent::Moved { from, to } => {
-                self.links.follow(now, from, to);
+                self.access.links.follow(now, from, to);
                 let (from, to) = (Way::Caller(from), Way::Caller(to));
                 self.uploads.move_uploads(from, to);
                 self.messages.note_caller_moved(from, Some(to));
@@ -439,15 +422,15 @@ impl Host {
             // If another router answers, the host is bound to that one alone, so that chunks stored
             // for it come by that way.
             LinkEvent::Unresponsive(_) => self.note_lost_router(now),
-            LinkEvent::Responsive(port) if self.uplinks.has(port) => {
+            LinkEvent::Responsive(port) if self.access.has(port) => {
                 self.renew_if_changed(now);
-                let uplink = self.uplink();
+                let uplink = self.access.uplink();
                 self.downloads
                     .resume_transfers(now, &uplink, &mut self.effects);
             }
             LinkEvent::Responsive(_) => {}
             LinkEvent::Stranded(chunks) => self.send_again(chunks),
-            LinkEvent::Down(port, _) if self.uplinks.forget_caller(port) => {
+            LinkEvent::Down(port, _) if self.access.forget_caller(port) => {
                 self.uploads.forget_uploads_to(Way::Caller(port));
                 self.messages.note_caller_moved(Way::Caller(port), None);
             }
@@ -465,7 +448,7 @@ impl Host {
     fn send_again(&mut self, chunks: Vec<ChunkToSend>) {
         for outgoing in chunks {
             let (header, data) = (outgoing.chunk.header.clone(), outgoing.chunk.data());
-            if self.send(Way::Uplink, outgoing.chunk, None) {
+            if self.access.send(Way::Uplink, outgoing.chunk, None) {
                 continue;
             }
             match data {
@@ -477,85 +460,27 @@ impl Host {
 
     fn note_lost_router(&mut self, now: Time) {
         self.renew_if_changed(now);
-        let uplink = self.uplink();
+        let uplink = self.access.uplink();
         self.downloads.note_connectivity(&uplink, &mut self.effects);
     }
 
     fn renew_if_changed(&mut self, now: Time) {
-        let uplinks = self.uplinks.hops(Way::Uplink, &self.links);
-        self.registration
-            .renew_if_changed(now, &uplinks, &self.links, &mut self.effects);
+        let effects = &mut self.effects;
+        (self.registration).renew_if_changed(now, &self.access, effects);
         self.move_transfers();
     }
 
-    fn clock_difference(&self, now: Time) -> Option<ClockDifference> {
-        let uplinks = self.uplinks.hops(Way::Uplink, &self.links);
-        self.registration.clock_difference(now, &uplinks)
-    }
-
     fn renew(&mut self, now: Time) {
-        let uplinks = self.uplinks.hops(Way::Uplink, &self.links);
-        self.registration
-            .renew(now, &uplinks, &self.links, &mut self.effects);
+        (self.registration).renew(now, &self.access, &mut self.effects);
         self.move_transfers();
     }
 
     /// After the record, so that the router knows the host before chunks come there for it.
     fn move_transfers(&mut self) {
-        if self.registration.take_moved() && !self.uplinks.may_be_several(&self.links) {
+        if self.registration.take_moved() && !self.access.may_be_several() {
             self.downloads.move_transfers(&mut self.effects);
         }
     }
-
-    /// Returns the port of an inbound peer that has proven this name.
-    fn port_of_caller(&self, name: &Guid) -> Option<PortId> {
-        let mut ports = self.links.neighbours.ports_of(name);
-        ports.find(|port| !self.uplinks.has(*port) && self.links.is_up(*port))
-    }
-
-    /// What a download says to an inbound peer goes to that one; no router knows where it is.
-    fn way_to(&self, way: Way, to: &Guid) -> Way {
-        match way {
-            Way::Uplink if self.downloads.asks_caller(to) => {
-                self.port_of_caller(to).map_or(way, Way::Caller)
-            }
-            way => way,
-        }
-    }
-
-    /// Returns the state of the way to an inbound peer that a download asks, or else of the uplink.
-    fn uplink_to(&self, caller: Option<Guid>) -> Uplink {
-        match caller {
-            Some(caller) => self.way_by(self.port_of_caller(&caller), None),
-            None => self.uplink(),
-        }
-    }
-
-    /// Returns the state of the uplink.
-    fn uplink(&self) -> Uplink {
-        let port = self.uplinks.port_by(Way::Uplink, &self.links);
-        let router = port.and_then(|port| self.links.neighbour(port));
-        self.way_by(port, router)
-    }
-
-    fn way_by(&self, port: Option<PortId>, router: Option<Guid>) -> Uplink {
-        let link = port.and_then(|port| self.links.at(port));
-        Uplink {
-            is_up: port.is_some(),
-            router,
-            round_trip: link.and_then(Link::min_rtt),
-            is_measuring: link.is_some_and(Link::is_measuring),
-        }
-    }
-}
-
-/// Returns a chunk with a short message.
-fn small(header: NetworkHeader, head: Vec<u8>) -> Chunk {
-    let message = Message {
-        head: head.into(),
-        body: Bytes::new(),
-    };
-    Chunk { header, message }
 }
 
 impl Machine for Host {
@@ -575,11 +500,11 @@ impl Machine for Host {
             _ if self.programs.has(port) => {}
             _ => {
                 if matches!(&event, PortEvent::Up(info) if info.origin.is_caller()) {
-                    self.uplinks.note_caller(port);
+                    self.access.note_caller(port);
                 }
-                self.links.handle_port(now, port, &event);
+                self.access.links.handle_port(now, port, &event);
                 // Before its first frame: it may be one that is off.
-                if matches!(event, PortEvent::Up(_)) && self.uplinks.has(port) {
+                if matches!(event, PortEvent::Up(_)) && self.access.has(port) {
                     self.review_interfaces(now);
                 }
             }
@@ -590,8 +515,8 @@ impl Machine for Host {
 
     fn handle_frames(&mut self, now: Time, port: PortId, frames: &[&[u8]]) {
         for frame in frames {
-            if self.links.has(port) {
-                self.links.handle_frame(now, port, frame);
+            if self.access.links.has(port) {
+                self.access.links.handle_frame(now, port, frame);
             } else if self.programs.accept_request(port, frame) {
                 match LocalRequest::decode(&Bytes::copy_from_slice(frame)) {
                     Ok(request) => self.handle_request(now, App::Port(port), request),
@@ -604,7 +529,7 @@ impl Machine for Host {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        self.links.handle_timeout(now);
+        self.access.links.handle_timeout(now);
         let mut pass = self.timers.pass(now);
         while let Some((_, timer)) = pass.next(&mut self.timers) {
             let effects = &mut self.effects;
@@ -612,7 +537,7 @@ impl Machine for Host {
                 Timer::Renewal => self.renew(now),
                 Timer::Announcements => self.registration.renew_announcements(now, effects),
                 Timer::Download(id) => {
-                    let uplink = self.uplink_to(self.downloads.caller_of(id));
+                    let uplink = self.access.uplink_to(self.downloads.caller_of(id));
                     self.downloads
                         .check_download(now, id, &uplink, &mut self.effects);
                 }
@@ -638,7 +563,7 @@ impl Machine for Host {
         if let Some(transmit) = self.programs.poll_transmit(buffer) {
             return Some(transmit);
         }
-        self.links.poll_transmit(now, max_segments, buffer)
+        self.access.links.poll_transmit(now, max_segments, buffer)
     }
 
     fn poll_event(&mut self) -> Option<HostEvent> {
@@ -646,7 +571,7 @@ impl Machine for Host {
     }
 
     fn poll_port_request(&mut self) -> Option<PortRequest> {
-        self.links.poll_port_request()
+        self.access.links.poll_port_request()
     }
 
     fn poll_timeout(&self) -> Option<Deadline> {
@@ -664,6 +589,9 @@ impl Machine for Host {
             )
         });
         let left_over = self.left_over.map(|at| Deadline::new(at, LEFT_OVER));
-        Deadline::earlier(left_over, Deadline::earlier(self.links.poll_timeout(), own))
+        Deadline::earlier(
+            left_over,
+            Deadline::earlier(self.access.links.poll_timeout(), own),
+        )
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use whimbrel_core::Guid;
 
-use super::effects::{Action, Effects};
+use super::effects::{Action, Effects, Located};
 use super::{App, Way};
 use crate::local::LocalEvent;
 use crate::wire::{Echo, NetworkHeader};
@@ -14,35 +14,42 @@ const MAX_AWAITED: usize = 4096;
 /// Bound of the padding of one request, in bytes.
 const MAX_PADDING: usize = 32 * 1024;
 
+/// A program's request for an echo.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EchoRequest {
+    pub(super) app: App,
+    pub(super) request: u32,
+    pub(super) to: Guid,
+}
+
 /// Echo requests whose answers are awaited.
 #[derive(Debug)]
-pub(super) struct Pings {
-    awaited: BTreeMap<u64, (App, u32, Guid)>,
+pub(super) struct AwaitedEchoes {
+    awaited: BTreeMap<u64, EchoRequest>,
     next_id: u64,
 }
 
-impl Pings {
-    pub(super) fn new(first_id: u64) -> Pings {
+impl AwaitedEchoes {
+    pub(super) fn new(first_id: u64) -> AwaitedEchoes {
         // The upper half is random, so that answers to an earlier run of this host match nothing.
-        Pings {
+        AwaitedEchoes {
             awaited: BTreeMap::new(),
             next_id: first_id & !0xffff_ffff,
         }
     }
 
     pub(super) fn forget(&mut self, app: App) {
-        self.awaited.retain(|_, (owner, _, _)| *owner != app);
+        self.awaited.retain(|_, ping| ping.app != app);
     }
 }
 
-impl Pings {
+impl AwaitedEchoes {
     /// Sends an echo request for a program.
     pub(super) fn send(
         &mut self,
-        app: App,
-        request: u32,
-        to: Guid,
-        (sequence, padding): (u32, u16),
+        ping: EchoRequest,
+        sequence: u32,
+        padding: u16,
         effects: &mut Effects,
     ) {
         let id = self.next_id;
@@ -50,7 +57,7 @@ impl Pings {
         if self.awaited.len() >= MAX_AWAITED {
             self.awaited.pop_first();
         }
-        self.awaited.insert(id, (app, request, to));
+        self.awaited.insert(id, ping);
         let echo = Echo {
             reply: false,
             id,
@@ -59,8 +66,7 @@ impl Pings {
         };
         effects.push(Action::Echo {
             way: Way::Uplink,
-            to,
-            address: Guid::NONE,
+            to: Located::anywhere(ping.to),
             echo,
         });
     }
@@ -73,7 +79,7 @@ impl Pings {
         echo: Echo,
         effects: &mut Effects,
     ) {
-        let (from, address) = (header.source, header.source_address);
+        let from = header.source;
         if !echo.reply {
             let echo = Echo {
                 reply: true,
@@ -81,13 +87,12 @@ impl Pings {
             };
             return effects.push(Action::Echo {
                 way,
-                to: from,
-                address,
+                to: Located::source_of(header),
                 echo,
             });
         }
         match self.awaited.get(&echo.id).copied() {
-            Some((app, request, to)) if to == from => {
+            Some(EchoRequest { app, request, to }) if to == from => {
                 self.awaited.remove(&echo.id);
                 let sequence = echo.sequence;
                 effects.tell(

@@ -16,12 +16,12 @@ struct LocalPort {
     // Events, and what each holds of the buffer until it has left.
     queue: VecDeque<(LocalEvent, Room)>,
     blocked: bool,
-    greeting: Greeting,
+    greeting: GreetingState,
 }
 
 /// Progress of the agreement between a program and the host on the protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Greeting {
+struct GreetingState {
     is_sent: bool,
     // Whether the program's first frame was accepted.
     accepted: Option<bool>,

@@ -4,10 +4,10 @@ use bytes::Bytes;
 use whimbrel_core::{PortId, Time};
 use whimbrel_link::Room;
 
+use super::attach::RecordAnswer;
 use super::upload::Presence;
 use super::{Host, Way};
 use crate::chunk::{Chunk, Flow};
-use crate::chunk_size::Path;
 use crate::links::AskedBy;
 use crate::wire::{
     Control, Data, Echo, NetworkHeader, Notice, Request, ServiceId, Transport, UpperProtocol,
@@ -35,11 +35,12 @@ impl Host {
             return self.effects.drop("not-for-this-host");
         }
         // An inbound peer speaks for nobody but itself.
-        if !self.uplinks.has(from) && self.links.neighbour(from) != Some(chunk.header.source) {
+        if !self.access.has(from) && self.access.links.neighbour(from) != Some(chunk.header.source)
+        {
             return self.effects.drop("source-not-proven");
         }
         self.purge_unwanted(now, from, &chunk);
-        let way = self.uplinks.way_back(from);
+        let way = self.access.way_back(from);
         if chunk.header.upper == UpperProtocol::Echo {
             let effects = &mut self.effects;
             return match Echo::decode(&chunk.message.head) {
@@ -59,24 +60,28 @@ impl Host {
     /// Handles a receiver's request for chunks, or for none any more. Chunks that are still on
     /// their way there are not sent again.
     fn handle_request_of(&mut self, now: Time, way: Way, header: &NetworkHeader, request: Request) {
-        let mut request = self.fitted(way, header, request, None);
+        let mut request = self.fitted(way, header, request);
         let wants_none = request.is_stop();
-        self.links.note_missing(now, &header.source, &request);
+        self.access
+            .links
+            .note_missing(now, &header.source, &request);
         // It asks by another router than before: what waits here goes there, too.
         if way == Way::Uplink && !header.service.has(ServiceId::MULTIHOMING) {
             let flow = Flow {
                 source: self.guid,
                 destination: header.source,
             };
-            self.links.readdress(&flow, &header.source_address);
+            self.access.links.readdress(&flow, &header.source_address);
         }
         // Chunks stuck on a link that is down, or is no longer used, are not under way.
-        if let Some(port) = self.uplinks.port_by(way, &self.links) {
+        if let Some(port) = self.access.port_by(way) {
             let asks = AskedBy {
                 client: header.source,
                 id: header.extensions.request,
             };
-            self.links.subtract_under_way(port, &asks, &mut request);
+            self.access
+                .links
+                .subtract_under_way(port, &asks, &mut request);
         }
         if request.is_stop() && !wants_none {
             return;
@@ -86,29 +91,15 @@ impl Host {
             .handle_wanted(now, way, header, request, presence, &mut self.effects);
     }
 
-    /// Returns a request in chunks of the size that the way to its receiver affords. `length` is that of
-    /// a content which is not on offer yet.
-    pub(super) fn fitted(
-        &self,
-        way: Way,
-        header: &NetworkHeader,
-        request: Request,
-        length: Option<u64>,
-    ) -> Request {
-        let port = self.uplinks.port_by(way, &self.links);
-        let are_several = way == Way::Uplink && self.uplinks.are_several(&self.links);
-        let path = Path {
-            bytes: length.or_else(|| self.uploads.catalogue().len_of(&request.content)),
-            hops: header.links_behind(),
-            rate: port.and_then(|port| self.links.neighbours.rate_to(port)),
-            is_divided: are_several || header.service.has(ServiceId::MULTIHOMING),
-        };
-        request.fitted_to(&path)
+    /// Returns a request in chunks of the size that the way to its receiver affords.
+    fn fitted(&self, way: Way, header: &NetworkHeader, request: Request) -> Request {
+        let bytes = self.uploads.contents.catalogue().len_of(&request.content);
+        request.fitted_to(&self.access.path_to(way, header, bytes))
     }
 
     fn handle_control(&mut self, now: Time, port: PortId, control: Control) {
         match control {
-            Control::Challenge { .. } if !self.uplinks.has(port) => {
+            Control::Challenge { .. } if !self.access.has(port) => {
                 self.effects.drop("challenge-of-a-caller")
             }
             Control::Challenge { nonce, unix_ms } => {
@@ -125,19 +116,28 @@ impl Host {
             } => {
                 let anew = self.registration.handle_outcome(
                     now,
-                    (guid, version),
-                    code,
-                    self.uploads.catalogue(),
+                    RecordAnswer {
+                        guid,
+                        version,
+                        code,
+                    },
+                    self.uploads.contents.catalogue(),
                     &mut self.effects,
                 );
                 if anew {
                     self.renew(now);
                 }
             }
-            Control::Credit(credit) => self.handle_credit(now, port, &credit),
-            Control::Pace(pace) => self.links.note_pace(now, port, &pace),
-            Control::Members { group, members } if self.uplinks.has(port) => {
-                self.note_members(now, group, &members)
+            Control::Credit(credit) => {
+                if !self.access.links.note_credit(now, port, &credit) {
+                    self.effects.drop("too-many-holds");
+                }
+            }
+            Control::Pace(pace) => self.access.links.note_pace(now, port, &pace),
+            Control::Members { group, members } if self.access.has(port) => {
+                let (memberships, effects) = (self.registration.memberships(), &mut self.effects);
+                memberships.note_members(&group, &members, effects);
+                self.uploads.note_members(now, group, &members, effects);
             }
             Control::Attach { .. } | Control::Register { .. } => {
                 self.effects.drop("attach-to-a-host")
@@ -177,10 +177,7 @@ impl Host {
                 let Some((data, room)) = self.keep_offered(now, header, data, room) else {
                     return;
                 };
-                let effects = &mut self.effects;
-                let is_ready = |app| self.programs.is_ready(app);
-                self.downloads
-                    .handle_data(now, header, data, room, is_ready, effects);
+                self.receive_data(now, header, data, room);
                 if header.extensions.offer.is_some() {
                     self.hold_if_filled(now, header.source);
                 }
@@ -188,7 +185,7 @@ impl Host {
             // Handled above.
             Transport::Request(_) | Transport::Nack(_) => {}
             Transport::Resend(request) => {
-                let request = self.fitted(way, header, request, None);
+                let request = self.fitted(way, header, request);
                 let (presence, effects) = (Presence::Lost, &mut self.effects);
                 self.uploads
                     .handle_wanted(now, way, header, request, presence, effects)
@@ -211,7 +208,7 @@ impl Host {
             }
             Transport::Store(notice) => self.uploads.handle_store(now, header, notice, effects),
             Transport::Kept(notice) => {
-                let router = self.uplink().router;
+                let router = self.access.uplink().router;
                 let effects = &mut self.effects;
                 self.uploads.handle_kept(router, header, &notice, effects)
             }
@@ -225,7 +222,7 @@ impl Host {
                 effects.drop("wrong-request-id")
             }
             Transport::Drop(notice, reason) if self.downloads.sent(&notice) => {
-                let uplink = self.uplink();
+                let uplink = self.access.uplink();
                 let (from, content) = (header.source, &notice.content);
                 self.downloads
                     .handle_drop(now, from, content, reason, &uplink, &mut self.effects)

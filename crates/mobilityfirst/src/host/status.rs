@@ -210,17 +210,17 @@ pub struct HostStatus {
 impl Host {
     /// Notes that a configured neighbour's host name cannot be looked up.
     pub fn note_look_up_failure(&mut self, failure: LookUpFailure) {
-        self.links.neighbours.note_look_up_failure(failure);
+        self.access.links.neighbours.note_look_up_failure(failure);
     }
 
     /// Returns the used packets of the back-pressure buffer, and its capacity.
     pub fn buffer(&self) -> (usize, usize) {
-        self.links.buffer()
+        self.access.links.buffer()
     }
 
     /// Returns the contents with names like this that programs offer or fetch.
     pub(super) fn names_beginning(&self, prefix: &GuidPrefix) -> Vec<Guid> {
-        let offered = self.uploads.catalogue().beginning(prefix);
+        let offered = self.uploads.contents.catalogue().beginning(prefix);
         let names: BTreeSet<Guid> = offered
             .take(MAX_NAMES)
             .chain(self.downloads.beginning(prefix))
@@ -236,19 +236,23 @@ impl Host {
             binding: self.registration.outcome(),
             transfers: self.downloads.status(now),
             registered: self.registration.is_registered(),
-            clock: self.clock_difference(now),
+            clock: self.registration.clock_difference(now, &self.access),
             downloads: self.downloads.len(),
-            published: self.uploads.catalogue().len(),
+            published: self.uploads.contents.catalogue().len(),
             uploads: self.uploads.len(),
             sending: self.uploads.push_status(now, MAX_SENDING),
             delegated: self.uploads.delegated_status(MAX_SENDING),
             inbox: self.inbox.status(),
-            links: self.links.neighbours.status(now),
-            shut: self.uplinks.interfaces.shut(&self.links),
-            callers: self.links.neighbours.callers_total(),
-            reception: self.links.reception(),
-            unresolved: self.links.neighbours.unresolved(now),
-            divided: self.links.division.status(&self.links.neighbours, now),
+            links: self.access.links.neighbours.status(now),
+            shut: self.access.interfaces.shut(&self.access.links),
+            callers: self.access.links.neighbours.callers_total(),
+            reception: self.access.links.reception(),
+            unresolved: self.access.links.neighbours.unresolved(now),
+            divided: self
+                .access
+                .links
+                .division
+                .status(&self.access.links.neighbours, now),
             counters: self.effects.counters.clone(),
         }
     }

@@ -73,7 +73,7 @@ impl Passing {
 
 /// What a next hop has said of a flow.
 #[derive(Clone, Copy, Debug)]
-struct Onward {
+struct FlowReport {
     // 0: no pace is told of it, because its parts meet there.
     rate: u64,
     delay: Duration,
@@ -85,7 +85,7 @@ struct Onward {
     given: u64,
 }
 
-impl Onward {
+impl FlowReport {
     /// Returns the bytes that wait behind the next hop by now, which has been given `given` bytes in all.
     fn waiting(&self, now: Time, given: u64) -> u64 {
         let gone = u128::from(self.rate) * now.since(self.at).as_micros() / 1_000_000;
@@ -131,7 +131,7 @@ pub(super) struct OnwardWay<'a> {
 pub(super) struct Paces {
     is_used: bool,
     passing: BTreeMap<Flow, Passing>,
-    onward: BTreeMap<(PortId, Flow), Onward>,
+    onward: BTreeMap<(PortId, Flow), FlowReport>,
     // What is to be told.
     events: Vec<LinkEvent>,
 }
@@ -248,7 +248,7 @@ impl Paces {
             return false;
         }
         let before = self.onward.get(&(port, flow));
-        let onward = Onward {
+        let onward = FlowReport {
             rate: pace.rate.min(MOST),
             delay: pace.delay,
             least_delay: before.map_or(pace.delay, |it| it.least_delay.min(pace.delay)),
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_way_that_gets_nothing_more_is_soon_as_short_as_it_ever_was() {
-        let told = Onward {
+        let told = FlowReport {
             rate: 1_000_000,
             delay: Duration::from_millis(800),
             least_delay: Duration::from_millis(250),

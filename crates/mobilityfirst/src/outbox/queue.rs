@@ -6,7 +6,7 @@ use whimbrel_core::Guid;
 use whimbrel_link::turns::Turns;
 
 use crate::chunk::Chunk;
-use crate::links::ChunkToSend;
+use crate::outgoing::ChunkToSend;
 use crate::wire::{Transport, TransportKind};
 
 /// Lanes of a flow in the hop.

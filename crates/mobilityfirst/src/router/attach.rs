@@ -106,7 +106,7 @@ impl Attachments {
             .iter()
             .map(|attachment| Branch {
                 preference: u32::from(Some(attachment.version) != newest),
-                ..Branch::over(attachment.port, links)
+                ..links.branch(attachment.port)
             })
             .collect()
     }

@@ -519,7 +519,7 @@ impl Binding {
     pub(super) fn note_not_served(&mut self, now: Time, chunk: &Chunk, links: &Links) {
         if let Some((host, content)) = chunk.not_served() {
             let at = self.place_of(&host, links);
-            self.names.note_not_served(now, content, (host, at));
+            self.names.note_not_served(now, content, host, at);
         }
     }
 

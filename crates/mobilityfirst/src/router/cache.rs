@@ -197,13 +197,7 @@ impl ContentCache {
             self.fetches.note_sent(now, turn, index, true);
             effects.counters.copies_sent += 1;
             effects.counters.copy_bytes_sent += chunk.size() as u64;
-            let outgoing = ChunkToSend {
-                chunk,
-                room,
-                from: None,
-                origin: None,
-                order: None,
-            };
+            let outgoing = ChunkToSend::originated(chunk, room);
             effects.push(Action::Forward(outgoing));
             return true;
         }

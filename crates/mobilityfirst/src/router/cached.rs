@@ -58,14 +58,7 @@ impl Scene {
         let upper = UpperProtocol::Transport;
         let mut header = NetworkHeader::new(service, upper, client(number), content);
         header.extensions.request = Some(number as u64);
-        let request = Request {
-            content,
-            chunk_log2: 20,
-            is_exact: false,
-            window: None,
-            reliability: Reliability::Nack,
-            chunks,
-        };
+        let request = Request::new(content, 20, Reliability::Nack, chunks);
         let request = Transport::Request(request);
         self.net.send(number, Chunk::of_transport(header, &request));
         self.net.run(Duration::from_millis(200));
@@ -333,14 +326,7 @@ impl Scene {
         let service = ServiceId::DELAY_TOLERANT;
         let mut header = NetworkHeader::new(service, upper, client(number), *SOURCE);
         header.extensions.request = Some(id);
-        let request = Request {
-            content: self.tree.root(),
-            chunk_log2: 14,
-            is_exact: false,
-            window: None,
-            reliability: Reliability::Nack,
-            chunks: all(),
-        };
+        let request = Request::new(self.tree.root(), 14, Reliability::Nack, all());
         self.net
             .send(number, Chunk::of_transport(header, &message(request)));
         self.net.run(Duration::from_millis(200));

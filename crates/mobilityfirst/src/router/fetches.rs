@@ -549,14 +549,7 @@ mod tests {
         let upper = UpperProtocol::Transport;
         let source = Guid([client; 32]);
         let header = NetworkHeader::new(ServiceId::CONTENT_REQUEST, upper, source, CONTENT);
-        let request = Request {
-            content: CONTENT,
-            chunk_log2: 14,
-            is_exact: false,
-            window: None,
-            reliability: Reliability::Nack,
-            chunks: ChunkRanges::from(0..100),
-        };
+        let request = Request::new(CONTENT, 14, Reliability::Nack, ChunkRanges::from(0..100));
         let from = PortId(port);
         let asker = Requester {
             from,

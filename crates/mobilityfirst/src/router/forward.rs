@@ -97,10 +97,10 @@ impl Router {
             .note_not_served(now, &outgoing.chunk, &self.links);
         if let Some(data) = outgoing.chunk.data() {
             let source = outgoing.chunk.header.source;
-            let from = (from, self.links.source_of(from));
-            self.binding.names.note_data(now, source, from, &data);
+            let at = self.links.source_of(from);
+            (self.binding.names).note_data(now, source, from, at, &data);
             let (chunk, effects) = (&mut outgoing.chunk, &mut self.effects);
-            if chunk.header.extensions.delegate && self.binding.attachments.is_on(&source, from.0) {
+            if chunk.header.extensions.delegate && self.binding.attachments.is_on(&source, from) {
                 self.proxy.keep_for_producer(now, chunk, &data, effects);
             }
             self.cache
@@ -408,19 +408,13 @@ impl Router {
 
 /// Returns the answer of the router `own` to an echo request.
 fn answer_to(request: &Chunk, echo: Echo, own: Guid) -> Chunk {
-    let mut head = Vec::new();
     let answer = Echo {
         reply: true,
         ..echo
     };
-    answer.encode(&mut head);
     let (service, upper) = (ServiceId::UNICAST, UpperProtocol::Echo);
     let mut header = NetworkHeader::new(service, upper, own, request.header.source);
     header.source_address = own;
     header.destination_address = request.header.source_address;
-    let message = Message {
-        head: head.into(),
-        body: Bytes::new(),
-    };
-    Chunk { header, message }
+    Chunk::of_echo(header, &answer)
 }

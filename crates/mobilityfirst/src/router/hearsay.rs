@@ -64,7 +64,7 @@ impl Router {
         let info = self.links.info(from);
         let may_wait = info.is_some_and(|info| info.origin.is_chosen());
         let effects = &mut self.effects;
-        self.sources.handle_ask((from, may_wait), source, effects);
+        self.sources.handle_ask(from, source, may_wait, effects);
     }
 
     pub(super) fn handle_vouch(&mut self, now: Time, from: PortId, record: Bytes) {

@@ -6,12 +6,11 @@
 
 use core::time::Duration;
 
-use bytes::Bytes;
 use hashlink::LinkedHashMap;
 use whimbrel_core::{Guid, KeyedState, SeededRng, Time};
 
 use super::effects::{Action, Effects};
-use crate::chunk::{Chunk, Message};
+use crate::chunk::Chunk;
 use crate::wire::{Control, NetworkHeader, Presence, PresenceCode, ServiceId, UpperProtocol};
 
 /// Maximum of addresses of hosts that something is known of; beyond it, the least recently used one is
@@ -132,11 +131,5 @@ pub(super) fn presence(own: Guid, (to, address): (Guid, Guid), presence: Presenc
     let mut header = NetworkHeader::new(service, upper, own, to);
     header.source_address = own;
     header.destination_address = address;
-    let mut head = Vec::new();
-    Control::Presence(presence).encode(&mut head);
-    let (head, body) = (head.into(), Bytes::new());
-    Chunk {
-        header,
-        message: Message { head, body },
-    }
+    Chunk::of_control(header, &Control::Presence(presence))
 }

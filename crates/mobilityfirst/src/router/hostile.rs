@@ -10,7 +10,7 @@ use whimbrel_link::HopConfig;
 use super::RouterConfig;
 use super::holders::presence;
 use super::tests::{Net, ROUTER, SOURCE, UNIX_MS, config, data, port};
-use crate::chunk::{Chunk, Message};
+use crate::chunk::Chunk;
 use crate::wire::{
     ChunkRanges, Control, ControlCode, DropReason, NetworkHeader, Notice, Presence, PresenceCode,
     Reliability, Request, ServiceId, Transport, UpperProtocol,
@@ -49,15 +49,7 @@ pub(super) fn chunk_of(source: Guid, destination: Guid, message: &Transport) -> 
 
 /// Returns a control message of a neighbour to the router.
 pub(super) fn control(from: Guid, message: &Control) -> Chunk {
-    let (service, upper) = (ServiceId::NEIGHBOUR, UpperProtocol::Control);
-    let header = NetworkHeader::new(service, upper, from, *ROUTER);
-    let mut head = Vec::new();
-    message.encode(&mut head);
-    let (head, body) = (head.into(), Bytes::new());
-    Chunk {
-        header,
-        message: Message { head, body },
-    }
+    Chunk::to_neighbour(from, *ROUTER, message)
 }
 
 fn notice(source: Guid, destination: Guid) -> Notice {
@@ -72,14 +64,12 @@ fn notice(source: Guid, destination: Guid) -> Notice {
 }
 
 pub(super) fn request() -> Request {
-    Request {
-        content: Guid([7; 32]),
-        chunk_log2: 20,
-        is_exact: false,
-        window: None,
-        reliability: Reliability::Nack,
-        chunks: ChunkRanges::from(0..9),
-    }
+    Request::new(
+        Guid([7; 32]),
+        20,
+        Reliability::Nack,
+        ChunkRanges::from(0..9),
+    )
 }
 
 /// What ends, stalls or draws the transfers of others, by its message and by who it is said to come

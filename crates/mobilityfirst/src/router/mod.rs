@@ -91,14 +91,12 @@ use whimbrel_core::{
 use whimbrel_gnrs::{KeyPair, Lookup, Record, Resolver, ResolverConfig, ResolverEvent};
 use whimbrel_link::Pacing;
 
-use crate::chunk::{Chunk, Flow, Message};
+use crate::chunk::{Chunk, Flow};
 use crate::links::callers::CallersStatus;
 use crate::links::{Grant, LEFT_OVER, LinkEvent, Links, MAX_TURNS, NameRule, RENEWAL};
 use crate::local::{Frame, LocalEvent, Programs};
 use crate::next_hops::Divisions;
-use crate::wire::{
-    Control, ControlCode, Credit, DropReason, NetworkHeader, ServiceId, UpperProtocol,
-};
+use crate::wire::{Control, ControlCode, Credit, DropReason};
 use attach::{Attachments, outcome};
 use binding::Binding;
 use cache::ContentCache;
@@ -612,15 +610,7 @@ impl Router {
         let Some(neighbour) = self.links.neighbour(port) else {
             return;
         };
-        let (service, upper) = (ServiceId::NEIGHBOUR, UpperProtocol::Control);
-        let header = NetworkHeader::new(service, upper, self.config.guid, neighbour);
-        let mut head = Vec::new();
-        control.encode(&mut head);
-        let message = Message {
-            head: head.into(),
-            body: bytes::Bytes::new(),
-        };
-        let chunk = Chunk { header, message };
+        let chunk = Chunk::to_neighbour(self.config.guid, neighbour, control);
         if let Some(outgoing) = self.said.admit(chunk, &mut self.effects) {
             let _ = self.links.enqueue(port, outgoing);
         }

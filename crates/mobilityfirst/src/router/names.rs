@@ -252,14 +252,22 @@ impl Names {
         &mut self,
         now: Time,
         content: Guid,
-        (host, at): (Guid, Option<Source>),
+        host: Guid,
+        at: Option<Source>,
     ) {
         self.not_served.insert(at, (content, host), now);
         self.served.forget(content, host);
     }
 
     /// Notes a chunk that a host has sent by a port, if others announce its content too.
-    pub(super) fn note_data(&mut self, now: Time, host: Guid, from: (PortId, Source), data: &Data) {
+    pub(super) fn note_data(
+        &mut self,
+        now: Time,
+        host: Guid,
+        from: PortId,
+        at: Source,
+        data: &Data,
+    ) {
         let content = &data.content;
         if !self.served.has(content, &host) {
             let known = self.known(now, content).unwrap_or_default();
@@ -269,7 +277,7 @@ impl Names {
                 return;
             }
         }
-        self.served.note(now, host, from, data);
+        self.served.note(now, host, from, at, data);
     }
 
     /// Sorts the announcers of a content: first those that have served it; of the others, the first of

@@ -61,7 +61,7 @@ impl Routes {
     /// Returns the next hops without learned ways: the ports of the neighbour with this address, else
     /// those of its routes, else the default route's.
     fn configured(&self, address: &Guid, links: &Links) -> NextHops {
-        let over = |port| Branch::over(port, links);
+        let over = |port| links.branch(port);
         let neighbours: NextHops = links.neighbours.ports_of(address).map(over).collect();
         if !neighbours.is_empty() {
             return neighbours;
@@ -168,7 +168,7 @@ fn branches_of(ways: &[Way], links: &Links) -> NextHops {
         ports.map(move |port| Branch {
             preference: u32::from(cost > best.saturating_mul(DIVIDED_UP_TO)),
             weight: u32::try_from(weight.max(1)).unwrap_or(1),
-            ..Branch::over(port, links)
+            ..links.branch(port)
         })
     });
     branches.collect()

@@ -42,12 +42,6 @@ impl Said {
             return None;
         }
         let room = self.0.hold(chunk.size() as u64 + MESSAGE_BYTES);
-        Some(ChunkToSend {
-            chunk,
-            room,
-            from: None,
-            origin: None,
-            order: None,
-        })
+        Some(ChunkToSend::originated(chunk, room))
     }
 }

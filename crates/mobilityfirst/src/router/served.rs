@@ -1,9 +1,9 @@
 //! Which announcers have served what they announced. Announcing is no proof of serving: where many
 //! hosts announce one content, those that have sent a true chunk of it come first.
 
-use whimbrel_content::{ChunkSize, Proof, verify_chunk};
 use whimbrel_core::{Distrust, Guid, PortId, SeededRng, SharedRecent, Source, Time};
 
+use super::store::copies::is_proven;
 use crate::wire::Data;
 
 /// Maximum of contents and hosts that are remembered; of the network with the most pairs, the one that
@@ -32,18 +32,12 @@ impl Served {
 
     /// Notes a chunk that has come from a host by a port. It is looked at unless that is known of the
     /// host already.
-    pub(super) fn note(
-        &mut self,
-        now: Time,
-        host: Guid,
-        (from, at): (PortId, Source),
-        data: &Data,
-    ) {
+    pub(super) fn note(&mut self, now: Time, host: Guid, from: PortId, at: Source, data: &Data) {
         let pair = (data.content, host);
         if self.pairs.touch(&pair).is_some() || !self.distrust.may_check(now, from) {
             return;
         }
-        if !is_true(data) {
+        if !is_proven(data) {
             return self.distrust.note_bad(now, from);
         }
         self.pairs.insert(at, pair, ());
@@ -53,15 +47,4 @@ impl Served {
     pub(super) fn forget(&mut self, content: Guid, host: Guid) {
         self.pairs.remove(&(content, host));
     }
-}
-
-fn is_true(data: &Data) -> bool {
-    let (Some(size), Ok((proof, []))) = (
-        ChunkSize::from_code(data.chunk_log2),
-        Proof::decode(&data.proof),
-    ) else {
-        return false;
-    };
-    let (index, payload) = (data.index.into(), &data.payload);
-    verify_chunk(data.content, data.content_len, size, index, payload, &proof).is_ok()
 }

@@ -222,8 +222,9 @@ impl Sources {
     /// attached.
     pub(super) fn handle_ask(
         &mut self,
-        (port, may_wait): (PortId, bool),
+        port: PortId,
         host: Guid,
+        may_wait: bool,
         effects: &mut Effects,
     ) {
         match self.records.get(&host) {

@@ -495,14 +495,12 @@ fn what_is_under_way_to_a_neighbour_by_another_port_is_not_asked_for_again() {
     let service = ServiceId::CONTENT_REQUEST.with(ServiceId::DELAY_TOLERANT);
     let header = NetworkHeader::new(service, UpperProtocol::Transport, client, content);
     for (first, requests) in [(4, 0), (5, 1)] {
-        let request = Request {
+        let request = Request::new(
             content,
-            chunk_log2: 20,
-            is_exact: false,
-            window: None,
-            reliability: Reliability::Nack,
-            chunks: ChunkRanges::from(first..first + 1),
-        };
+            20,
+            Reliability::Nack,
+            ChunkRanges::from(first..first + 1),
+        );
         let request = Transport::Request(request);
         net.send(2, Chunk::of_transport(header.clone(), &request));
         net.run(Duration::from_millis(100));
@@ -563,14 +561,7 @@ fn what_has_just_gone_is_not_asked_for_again_by_the_same_request() {
     assert_eq!(net.received(2).len(), 1);
     let service = ServiceId::CONTENT_REQUEST.with(ServiceId::DELAY_TOLERANT);
     let mut header = NetworkHeader::new(service, UpperProtocol::Transport, client, content);
-    let request = Request {
-        content,
-        chunk_log2: 20,
-        is_exact: false,
-        window: None,
-        reliability: Reliability::Nack,
-        chunks: ChunkRanges::from(4..5),
-    };
+    let request = Request::new(content, 20, Reliability::Nack, ChunkRanges::from(4..5));
     // At 0.5, 0.6 and 1.7 s.
     for (id, later, requests) in [(77, 100, 0), (78, 100, 1), (77, 1_000, 2)] {
         net.run(Duration::from_millis(later - 100));

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use whimbrel_core::{PortId, Time};
 
 use crate::chunk::Chunk;
-use crate::links::ChunkToSend;
 use crate::next_hops::NextHops;
+use crate::outgoing::ChunkToSend;
 
 /// Time over which the gain of dividing is judged.
 const REVIEW: Duration = Duration::from_secs(5);

@@ -157,6 +157,23 @@ pub struct Request {
 }
 
 impl Request {
+    /// Chunks of this size, or smaller ones, and no window.
+    pub fn new(
+        content: Guid,
+        chunk_log2: u8,
+        reliability: Reliability,
+        chunks: ChunkRanges,
+    ) -> Request {
+        Request {
+            content,
+            chunk_log2,
+            is_exact: false,
+            reliability,
+            window: None,
+            chunks,
+        }
+    }
+
     /// Returns true if it takes back an earlier request: nothing is asked for, and the window is closed.
     pub fn is_stop(&self) -> bool {
         self.chunks.is_empty() && self.window.is_none_or(|window| window.chunks == 0)

@@ -131,14 +131,14 @@ impl Section {
         }
     }
 
-    fn check_times(&self, kind: &Kind) -> Checked {
+    fn check_times(&self, kind: &Kind) -> CheckResult {
         let message = "Interests at a rate begin at `start`";
         let at_once = matches!(kind, Kind::Requests(_)) && !self.within.is_zero();
         refuse(at_once, "within", message)
     }
 
     /// Checks the keys that a page in a browser lacks: browser and server use the kernel's defaults.
-    fn check_browser(&self, kind: &Kind) -> Checked {
+    fn check_browser(&self, kind: &Kind) -> CheckResult {
         let is_browser = matches!(kind, Kind::Browser(_));
         let given = [
             ("congestion", self.congestion.is_some()),
@@ -155,7 +155,7 @@ impl Section {
     }
 
     /// Checks the keys that pages in an emulator lack.
-    fn check_web(&self, kind: &Kind) -> Checked {
+    fn check_web(&self, kind: &Kind) -> CheckResult {
         let is_web = matches!(kind, Kind::Web(_));
         let given = [
             ("rto_max", self.rto_max.is_some()),
@@ -174,7 +174,7 @@ impl Section {
     }
 
     /// Checks the keys that only a load over MobilityFirst has.
-    fn check_mobility_first(&self, plane: Plane) -> Checked {
+    fn check_mobility_first(&self, plane: Plane) -> CheckResult {
         let other = plane != Plane::MobilityFirst;
         let name = plane.name();
         let message = format!("{name} has no chunks; mobility-first has them");
@@ -193,7 +193,7 @@ impl Section {
     }
 
     /// Checks the keys that only a load over NDN has, most of them for files alone.
-    fn check_ndn(&self, plane: Plane, kind: &Kind) -> Checked {
+    fn check_ndn(&self, plane: Plane, kind: &Kind) -> CheckResult {
         let fetches = plane == Plane::Ndn && !matches!(kind, Kind::Requests(_));
         let message = "this is the window of a load over NDN other than Interests at a rate";
         refuse(self.pipeline.is_some() && !fetches, "pipeline", message)?;
@@ -211,7 +211,7 @@ impl Section {
     }
 
     /// Checks the keys that only a load over TCP has.
-    fn check_tcp(&self, plane: Plane) -> Checked {
+    fn check_tcp(&self, plane: Plane) -> CheckResult {
         let other = plane != Plane::Tcp;
         let name = plane.name();
         let message = format!("{name} has a congestion control of its own");
@@ -257,9 +257,9 @@ impl Section {
 }
 
 /// A fault, with its key in the load.
-type Checked = Result<(), (&'static str, String)>;
+type CheckResult = Result<(), (&'static str, String)>;
 
-fn refuse(is_fault: bool, key: &'static str, why: impl Into<String>) -> Checked {
+fn refuse(is_fault: bool, key: &'static str, why: impl Into<String>) -> CheckResult {
     if is_fault {
         return Err((key, why.into()));
     }
@@ -456,7 +456,7 @@ fn check_program(pushes: &Pushes, plane: Plane) -> Checked {
 }
 
 /// Checks the values of a request.
-fn check(kind: &Kind, plane: Plane) -> Checked {
+fn check(kind: &Kind, plane: Plane) -> CheckResult {
     let positive = |key, name: &str, value: f64| match value > 0.0 && value.is_finite() {
         true => Ok(()),
         false => Err((key, format!("{name} = {value} is not above 0"))),

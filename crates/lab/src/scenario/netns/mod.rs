@@ -172,7 +172,7 @@ pub fn observe(
             topology: &topology,
         })
         .collect();
-    let mut stage = Stage {
+    let mut stage = RunStage {
         plan,
         observer,
         origin,
@@ -252,7 +252,7 @@ fn count(report: &LinkReport) -> LinkCounts {
 }
 
 /// A network on which the timeline is performed.
-struct Stage<'a, 'd> {
+struct RunStage<'a, 'd> {
     plan: &'a Plan,
     observer: &'a dyn Observer,
     origin: Instant,
@@ -262,7 +262,7 @@ struct Stage<'a, 'd> {
     before: Option<Vec<LinkCounts>>,
 }
 
-impl Stage<'_, '_> {
+impl RunStage<'_, '_> {
     /// Performs the timeline while all receivers run, each in a thread of its own.
     fn play_all(
         &mut self,

@@ -3,8 +3,8 @@
 
 use super::super::statistics::Spread;
 use super::super::{Comparison, StudyInput, Table};
-use super::Goodputs;
-use super::grid::{Cell, Numbers, Runs};
+use super::MultihomingGoodputs;
+use super::grid::{Cell, GridRuns, Numbers};
 use super::throughput::title;
 
 /// Smaller parts of a goodput are no difference, whatever the spread of the runs says.
@@ -13,7 +13,7 @@ const TIE: f64 = 0.01;
 /// The best Multipath TCP of a cell.
 pub(super) struct Beside<'a> {
     system: &'a str,
-    pub(super) got: Goodputs,
+    pub(super) got: MultihomingGoodputs,
     /// Mbit/s of each run.
     runs: Vec<f64>,
 }
@@ -21,7 +21,7 @@ pub(super) struct Beside<'a> {
 impl<'a> Beside<'a> {
     /// Returns the best of the configurations; none if the scenario has none. Alone, each link counts as
     /// its best TCP.
-    pub(super) fn of(systems: &[Numbers<'a>], runs: &Runs) -> Option<Beside<'a>> {
+    pub(super) fn of(systems: &[Numbers<'a>], runs: &GridRuns) -> Option<Beside<'a>> {
         let all = systems.iter().filter(|it| it.system.starts_with("mptcp-"));
         let all = all.map(|it| (it.system, runs.of_all(it)));
         let mean = |values: &[f64]| Spread::of(values).mean;
@@ -36,7 +36,7 @@ impl<'a> Beside<'a> {
         }
         Some(Beside {
             system,
-            got: Goodputs {
+            got: MultihomingGoodputs {
                 all: mean(&best),
                 alone,
                 bytes: 0.0,

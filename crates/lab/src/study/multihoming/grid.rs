@@ -17,7 +17,7 @@ use super::super::result::mean;
 use super::super::trial::PlanRun;
 use super::super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
 use super::beside::Beside;
-use super::{Goodputs, beside, without};
+use super::{MultihomingGoodputs, beside, without};
 use crate::LabError;
 use crate::figure::{HeatMap, LineChart};
 use crate::scenario::Plan;
@@ -47,7 +47,7 @@ pub(super) struct Cell<'a> {
     pub(super) group: &'a str,
     row: &'a str,
     column: &'a str,
-    pub(super) got: Goodputs,
+    pub(super) got: MultihomingGoodputs,
     /// Mbit/s of all links in each run.
     pub(super) runs: Vec<f64>,
     /// The most bytes that overtook a chunk, and the chunks beyond their bound.
@@ -83,12 +83,12 @@ pub(super) struct Numbers<'a> {
 }
 
 /// The runs of each plan.
-pub(super) struct Runs {
+pub(super) struct GridRuns {
     of_plans: Vec<Vec<Run>>,
     load: String,
 }
 
-impl Runs {
+impl GridRuns {
     fn values(&self, plan: usize, metric: &str) -> Vec<f64> {
         let metric = format!("{}.{metric}", self.load);
         let runs = self.of_plans[plan].iter();
@@ -147,7 +147,7 @@ pub(in super::super) fn run(
         }));
     }
     let found = run_all(&trials, input, progress)?;
-    let runs = Runs {
+    let runs = GridRuns {
         of_plans: found
             .chunks(scenario.runs as usize)
             .map(<[Run]>::to_vec)
@@ -234,7 +234,7 @@ fn cell<'a>(
     (group, row, column): (&'a str, &'a str, &'a str),
     plan: &Plan,
     own: &Numbers<'_>,
-    runs: &Runs,
+    runs: &GridRuns,
 ) -> Cell<'a> {
     let all = own.all.unwrap_or_default();
     // The greatest of all nodes that have this number, in any run.
@@ -249,7 +249,7 @@ fn cell<'a>(
         group,
         row,
         column,
-        got: Goodputs {
+        got: MultihomingGoodputs {
             all: runs.goodput(all),
             alone: runs.of_each(own),
             bytes: mean(runs.values(all, "bytes")),

@@ -24,14 +24,14 @@ pub(super) mod wide;
 const RANGE: f64 = 65_536.0;
 
 /// What several links brought together and each of them alone, in Mbit/s.
-struct Goodputs {
+struct MultihomingGoodputs {
     all: f64,
     alone: Vec<f64>,
     /// Bytes that all together brought.
     bytes: f64,
 }
 
-impl Goodputs {
+impl MultihomingGoodputs {
     fn best(&self) -> f64 {
         self.alone.iter().copied().fold(0.0, f64::max)
     }

@@ -12,7 +12,7 @@ use super::super::jobs::run_all;
 use super::super::result::mean;
 use super::super::trial::PlanRun;
 use super::super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
-use super::{Goodputs, without};
+use super::{MultihomingGoodputs, without};
 use crate::LabError;
 use crate::figure::{LineChart, Series};
 use crate::scenario::Plan;
@@ -34,7 +34,7 @@ struct Client<'a> {
     /// The site that it fetched from.
     from: &'a str,
     group: &'a str,
-    got: Goodputs,
+    got: MultihomingGoodputs,
 }
 
 pub(in super::super) fn run(
@@ -129,7 +129,7 @@ fn clients<'a>(
                 name,
                 from: &load.name,
                 group,
-                got: Goodputs {
+                got: MultihomingGoodputs {
                     all: value(&runs[0], "goodput"),
                     alone: runs[1..].iter().map(|run| value(run, "goodput")).collect(),
                     bytes: value(&runs[0], "bytes"),

@@ -128,7 +128,7 @@ impl Job for Trial<'_> {
             let samples = vec![Vec::new(); self.plan.loads.len()];
             return Ok(Found { run, samples });
         }
-        let mut watcher = Watcher(vec![Vec::new(); self.plan.loads.len()]);
+        let mut watcher = SampleWatcher(vec![Vec::new(); self.plan.loads.len()]);
         let observed = sim::observe(self.plan, self.seed, &mut watcher)?;
         Ok(Found {
             run: observed.run,
@@ -137,9 +137,9 @@ impl Job for Trial<'_> {
     }
 }
 
-struct Watcher(Vec<Vec<Sample>>);
+struct SampleWatcher(Vec<Vec<Sample>>);
 
-impl Observer for Watcher {
+impl Observer for SampleWatcher {
     fn samples(&self) -> Option<Duration> {
         Some(SAMPLES)
     }

@@ -126,9 +126,9 @@ pub(in super::super) fn run(
 }
 
 /// The settings that the paper compares.
-struct Cells<'a, 'b>(&'a [Cell<'b>]);
+struct CompletionCells<'a, 'b>(&'a [Cell<'b>]);
 
-impl<'a, 'b> Cells<'a, 'b> {
+impl<'a, 'b> CompletionCells<'a, 'b> {
     fn at(&self, loss: &str, by: &str) -> Option<&'a Cell<'b>> {
         let mut cells = self.0.iter();
         cells.find(|cell| cell.loss == loss && cell.by == by)
@@ -148,7 +148,7 @@ impl<'a, 'b> Cells<'a, 'b> {
 fn compared(input: &StudyInput<'_>, all: &[Cell<'_>]) -> Result<Vec<Comparison>, LabError> {
     const CLEAN: &str = "0 %";
     const LOSSY: &str = "1 %";
-    let cells = Cells(all);
+    let cells = CompletionCells(all);
     let seconds = |cell: &Cell<'_>| cell.seconds();
     let beyond = |it: f64| 100.0 * (it - 1.0);
     let more = |by: &str| {
@@ -256,7 +256,7 @@ fn shown(number: f64, digits: usize) -> String {
 }
 
 fn table(cells: &[Cell<'_>]) -> Table {
-    let all = Cells(cells);
+    let all = CompletionCells(cells);
     let rows = cells.iter().map(|cell| {
         let rival = match cell.by.ends_with("bbr") {
             true => "plain-bbr",

@@ -77,9 +77,9 @@ fn policy(by: &str) -> String {
 }
 
 /// All cells, compared with others of the same setting.
-struct Cells<'a>(Vec<Cell<'a>>);
+struct DuplexCells<'a>(Vec<Cell<'a>>);
 
-impl<'a> Cells<'a> {
+impl<'a> DuplexCells<'a> {
     /// Returns the cells of the setting that `cell` is of.
     fn beside<'b>(&'b self, cell: &'b Cell<'a>) -> impl Iterator<Item = &'b Cell<'a>> {
         let place = (cell.traffic, cell.rtt, cell.loss);
@@ -133,7 +133,7 @@ pub(in super::super) fn run(
             by,
             runs,
         });
-    let cells = Cells(cells.collect());
+    let cells = DuplexCells(cells.collect());
     input.result(
         scenario.text.clone(),
         compared(input, &cells)?,
@@ -143,7 +143,7 @@ pub(in super::super) fn run(
     )
 }
 
-fn compared(input: &StudyInput<'_>, cells: &Cells<'_>) -> Result<Vec<Comparison>, LabError> {
+fn compared(input: &StudyInput<'_>, cells: &DuplexCells<'_>) -> Result<Vec<Comparison>, LabError> {
     let ours = DuplexPolicy::default().to_string();
     let ours = ours.as_str();
     let simplex = |cell: &Cell<'_>| cell.traffic == ONE_WAY;
@@ -178,7 +178,7 @@ fn is_policy(cell: &Cell<'_>) -> bool {
 }
 
 /// Returns how far each policy is behind the best one where it is worst.
-fn worst(cells: &Cells<'_>) -> Table {
+fn worst(cells: &DuplexCells<'_>) -> Table {
     let policies = cells.0.iter().filter(|cell| is_policy(cell));
     let policies = distinct(policies.map(|cell| cell.by));
     let rows = policies.into_iter().map(|by| {
@@ -204,7 +204,7 @@ fn worst(cells: &Cells<'_>) -> Table {
     }
 }
 
-fn table(cells: &Cells<'_>) -> Table {
+fn table(cells: &DuplexCells<'_>) -> Table {
     let rows = cells.0.iter().map(|cell| {
         vec![
             traffic(cell.traffic).to_owned(),
@@ -238,7 +238,7 @@ fn table(cells: &Cells<'_>) -> Table {
 }
 
 /// For each rate of loss: the time and the octets of each policy, a line for each traffic and round trip.
-fn charts(cells: &Cells<'_>) -> Vec<NamedChart> {
+fn charts(cells: &DuplexCells<'_>) -> Vec<NamedChart> {
     let policies = cells.0.iter().map(|cell| cell.by);
     let policies: Vec<&str> = distinct(policies.filter(|by| *by != PLAIN));
     let mut charts = Vec::new();

@@ -2,7 +2,7 @@
 
 use super::super::result::mean;
 use super::super::{Comparison, NamedChart, StudyInput, StudyResult, Table, Transfer};
-use super::{Cell, Profile, Setup};
+use super::{Cell, Profile, ThroughputSetup};
 use crate::figure::{LineChart, Series};
 use crate::{LabError, TransferRecord};
 
@@ -16,7 +16,7 @@ fn goodput(records: &[TransferRecord]) -> f64 {
 
 pub(super) fn result(
     input: &StudyInput<'_>,
-    setup: &Setup,
+    setup: &ThroughputSetup,
     cells: &[Cell],
     transfers: Vec<Transfer>,
 ) -> Result<StudyResult, LabError> {

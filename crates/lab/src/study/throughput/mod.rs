@@ -26,7 +26,7 @@ struct Shown {
 }
 
 /// The context of the findings beside the transfers.
-struct Setup {
+struct ThroughputSetup {
     text: String,
     instantaneous: Option<Profile>,
 }
@@ -88,7 +88,7 @@ pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<Stud
         record,
     });
     let shown = section.instantaneous;
-    let setup = Setup {
+    let setup = ThroughputSetup {
         text: scenario.text.clone(),
         instantaneous: shown.and_then(|shown| Profile::of(&shown.rtt, &shown.loss)),
     };

@@ -4,10 +4,11 @@ use whimbrel_content::{ChunkSize, Offer, Proof, Refusal};
 use whimbrel_core::Time;
 use whimbrel_link::Room;
 
-use super::super::effects::Effects;
+use super::super::effects::{Effects, Located};
 use super::super::{App, Timer};
 use super::Downloads;
-use super::one::{Download, Held};
+use super::hand_over::Held;
+use super::one::Download;
 use crate::local::{LocalChunk, TransferState};
 use crate::wire::{
     ChunkRanges, Data, DropReason, NetworkHeader, Notice, Reliability, Request, ServiceId,
@@ -132,7 +133,8 @@ impl Downloads {
         download.chunk_packets = download.chunk_packets.max(room.packets().into());
         let app = download.app;
         // A chunk that its program takes at once is never refused: all others may wait for it.
-        let passes = download.takes(u64::from(data.index) << data.chunk_log2) && is_ready(app);
+        let offset = u64::from(data.index) << data.chunk_log2;
+        let passes = download.hand_over.takes(offset) && is_ready(app);
         // The sender of what nobody has asked for may have ended, and is held back: what was on its way before finds room.
         let has_room = match download.is_unrequested() {
             true => self.shares.has_room(room.packets().into()),
@@ -164,7 +166,7 @@ impl Downloads {
             data: data.payload.clone(),
         };
         let load = download.share.hold_with(room.clone());
-        download.hold(range, Held { chunk, load });
+        download.hand_over.hold(range, Held { chunk, load });
         if download.is_sent_once() && arrived.is_asked_for {
             // It may have been the last one.
             effects.set(Timer::Download(id), now + download.patience());
@@ -183,13 +185,13 @@ impl Downloads {
         if !arrived.is_asked_for {
             return effects.drop("wrong-request-id");
         }
-        let sends = download.source.map(|(source, _)| source);
+        let sends = download.source.map(|source| source.name);
         let is_second = sends.is_some_and(|source| source != header.source);
-        if is_second && download.hedges > 0 && download.attempts == 0 {
+        if is_second && download.asking.hedges > 0 && download.asking.attempts == 0 {
             // Several were asked, and another one was faster.
             return self.tell_to_stop(now, header, arrived.data, effects);
         }
-        download.source = Some((header.source, header.source_address));
+        download.source = Some(Located::source_of(header));
         download.follow_source(arrived.data.reliability, &header.extensions);
         download.note_arrival(now);
         let pause = download.quiet_time().unwrap_or(download.patience());
@@ -199,10 +201,9 @@ impl Downloads {
     /// Hands over the chunks that may be handed over, and ends the download after its last one.
     pub(super) fn hand_over(&mut self, id: u64, effects: &mut Effects) {
         while let Some(download) = self.by_id.get_mut(&id) {
-            let Some(Held { chunk, load }) = download.next_deliverable() else {
+            let Some(Held { chunk, load }) = download.hand_over.take_next() else {
                 break;
             };
-            download.unconsumed += 1;
             let app = download.app;
             effects.counters.chunks_handed_over += 1;
             effects.hand_over(app, chunk, load);
@@ -215,7 +216,7 @@ impl Downloads {
             return;
         };
         if let Some(download) = self.by_id.get_mut(&id) {
-            download.unconsumed = download.unconsumed.saturating_sub(1);
+            download.hand_over.note_consumed();
         }
         self.hand_over(id, effects);
         self.refill(app, effects);
@@ -231,10 +232,7 @@ impl Downloads {
             stored: 0,
             limit: 0,
         };
-        let (service, at) = (
-            ServiceId::DELAY_TOLERANT,
-            (header.source, header.source_address),
-        );
+        let (service, at) = (ServiceId::DELAY_TOLERANT, Located::source_of(header));
         let dropped = Transport::Drop(notice, DropReason::FlowLimit);
         effects.send_about(header.extensions.request, service, at, dropped);
     }
@@ -242,15 +240,8 @@ impl Downloads {
     fn acknowledge(&mut self, header: &NetworkHeader, data: &Data, effects: &mut Effects) {
         let chunks = ChunkRanges::from(data.index..data.index.saturating_add(1));
         let (content, chunk_log2) = (data.content, data.chunk_log2);
-        let ack = Request {
-            content,
-            chunk_log2,
-            is_exact: false,
-            window: None,
-            reliability: Reliability::Ack,
-            chunks,
-        };
-        let at = (header.source, header.source_address);
+        let ack = Request::new(content, chunk_log2, Reliability::Ack, chunks);
+        let at = Located::source_of(header);
         let (service, ack) = (ServiceId::DELAY_TOLERANT, Transport::Ack(ack));
         effects.send_about(header.extensions.request, service, at, ack);
     }

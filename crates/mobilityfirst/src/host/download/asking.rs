@@ -5,29 +5,16 @@ use whimbrel_content::ChunkSize;
 use whimbrel_core::{Guid, Time};
 
 use super::super::Timer;
-use super::super::effects::{Effects, Uplink};
+use super::super::effects::{Effects, Located, Uplink};
 use super::Downloads;
-use super::window::QUIET;
+use super::window::{QUIET, send_stop};
 use crate::local::{FailReason, TransferState};
-use crate::wire::{
-    ChunkRanges, Data, DropReason, NetworkHeader, Notice, Reliability, Request, ServiceId,
-    Transport, WindowAdvice, WindowVerdict,
-};
+use crate::wire::{ChunkRanges, Data, DropReason, NetworkHeader, Notice, ServiceId, Transport};
 
-/// Requests that brought nothing but a repeated answer that a node does not serve the content, before
-/// it is given up.
-const MAX_UNSERVED: u32 = 2;
-/// Nodes that do not serve a content are told apart up to this number: that of its providers.
-const MAX_PROVIDERS: usize = 64;
 /// Pause between notices to a source that sends chunks which no program here wants.
 const STOP_INTERVAL: Duration = Duration::from_secs(1);
 /// A router's restart is acted on once in this time: any node can claim that one has restarted.
 const RESEND_INTERVAL: Duration = Duration::from_secs(1);
-/// The window of a source that is told to stop.
-const CLOSED: WindowAdvice = WindowAdvice {
-    verdict: WindowVerdict::Reduce,
-    chunks: 0,
-};
 /// Bound of the sources that are remembered as told to stop.
 const MAX_STOPPED: usize = 1024;
 
@@ -42,22 +29,22 @@ impl Downloads {
             return effects.set(Timer::Download(id), look);
         }
         if uplink.is_up {
-            download.asked_at.get_or_insert(now);
+            download.asking.asked_at.get_or_insert(now);
         }
         let chunks = download.wanted();
         let request = download.request_for(chunks);
-        download.is_answered = false;
+        download.refusals.note_asked();
         let (content, patience) = (download.content, download.patience());
         let request_id = Some(download.request_id);
         // A source that has not answered two NACKs may be gone; another holder may answer.
         let is_sent = download.is_unrequested();
-        let source = (download.source).filter(|_| download.attempts <= 2 || is_sent);
+        let source = (download.source).filter(|_| download.asking.attempts <= 2 || is_sent);
         match source {
-            Some((source, address)) => {
+            Some(source) => {
                 effects.counters.nacks_sent += 1;
                 let treatment = download.treatment(ServiceId::UNICAST);
                 let nack = Transport::Nack(request);
-                effects.send_about(request_id, treatment, (source, address), nack)
+                effects.send_about(request_id, treatment, source, nack)
             }
             None => {
                 effects.counters.requests_sent += 1;
@@ -66,11 +53,11 @@ impl Downloads {
                     None => (ServiceId::CONTENT_REQUEST, content),
                 };
                 let treatment = download.treatment(service);
-                let message = match download.again {
+                let message = match download.asking.again {
                     true => Transport::Resend(request),
                     false => Transport::Request(request),
                 };
-                effects.send_about(request_id, treatment, (to, Guid::NONE), message)
+                effects.send_about(request_id, treatment, Located::anywhere(to), message)
             }
         };
         let hedge = download.next_hedge(now, uplink.round_trip);
@@ -95,23 +82,21 @@ impl Downloads {
             };
             let chunks = download.awaited().intersection(&notice.chunks);
             let recent = download
+                .asking
                 .last_resend
                 .is_some_and(|last| now.since(last) < RESEND_INTERVAL);
-            let Some((source, address)) = download
-                .source
-                .filter(|(source, _)| *source == notice.source)
-            else {
+            let Some(source) = download.source.filter(|it| it.name == notice.source) else {
                 continue;
             };
             if chunks.is_empty() || recent || download.is_sent_once() {
                 continue;
             }
-            download.last_resend = Some(now);
+            download.asking.last_resend = Some(now);
             let request = download.request_for(chunks);
             effects.counters.nacks_sent += 1;
-            let (request_id, at) = (Some(download.request_id), (source, address));
+            let request_id = Some(download.request_id);
             let treatment = download.treatment(ServiceId::UNICAST);
-            effects.send_about(request_id, treatment, at, Transport::Resend(request));
+            effects.send_about(request_id, treatment, source, Transport::Resend(request));
         }
     }
 
@@ -128,7 +113,7 @@ impl Downloads {
         let Some(download) = self.by_id.get_mut(&id) else {
             return;
         };
-        let is_asked = download.asked_at.is_some();
+        let is_asked = download.asking.asked_at.is_some();
         if download.is_sent_once() && is_asked && !download.program_is_slow() {
             return self.end_incomplete(id, effects);
         }
@@ -140,11 +125,11 @@ impl Downloads {
             }
             return;
         }
-        if download.asked_at.is_none() {
+        if download.asking.asked_at.is_none() {
             return self.ask(now, id, uplink, effects);
         }
         // Chunks that were lost on the way may have used up the window.
-        if let (Some(_), Some(last)) = (download.quiet_time(), download.last_arrival) {
+        if let (Some(_), Some(last)) = (download.quiet_time(), download.arrivals.last) {
             let at = (last + download.patience()).max(now + QUIET);
             effects.set(Timer::Download(id), at);
             return self.repeat_window(id, effects);
@@ -152,10 +137,10 @@ impl Downloads {
         // The router passes a repeated request to a provider that was not asked yet; the others may
         // still answer.
         if download.is_hedged_at(now) {
-            download.hedges += 1;
+            download.asking.hedges += 1;
             return self.ask(now, id, uplink, effects);
         }
-        download.attempts += 1;
+        download.asking.attempts += 1;
         self.set_state(id, TransferState::Stalled, effects);
         self.ask(now, id, uplink, effects);
     }
@@ -195,31 +180,9 @@ impl Downloads {
         }
         if self.stopped.len() < MAX_STOPPED {
             self.stopped.insert(key, now);
-            let about = (data.content, data.chunk_log2);
-            let at = (header.source, header.source_address);
-            self.send_stop(header.extensions.request, about, at, effects);
+            let (request_id, source) = (header.extensions.request, Located::source_of(header));
+            send_stop(request_id, data.content, data.chunk_log2, source, effects);
         }
-    }
-
-    /// Sends a request for no chunk, which takes back an earlier one.
-    pub(super) fn send_stop(
-        &mut self,
-        request_id: Option<u64>,
-        (content, chunk_log2): (Guid, u8),
-        source_at: (Guid, Guid),
-        effects: &mut Effects,
-    ) {
-        let chunks = ChunkRanges::default();
-        let stop = Request {
-            content,
-            chunk_log2,
-            is_exact: false,
-            window: Some(CLOSED),
-            reliability: Reliability::DontCare,
-            chunks,
-        };
-        let (service, stop) = (ServiceId::DELAY_TOLERANT, Transport::Request(stop));
-        effects.send_about(request_id, service, source_at, stop);
     }
 
     /// Returns true if the dropped chunk was a request for content, not content that this host
@@ -244,11 +207,11 @@ impl Downloads {
             };
             let of_source = download
                 .source
-                .is_some_and(|(source, _)| source == notice.destination);
+                .is_some_and(|source| source.name == notice.destination);
             if notice.destination == notice.content || of_source {
                 is_ours = true;
-                download.absent_since = None;
-                download.kept_by.get_or_insert((router, now)).0 = router;
+                download.silence.absent_since = None;
+                download.silence.kept_by.get_or_insert((router, now)).0 = router;
             }
         }
         is_ours
@@ -284,10 +247,10 @@ impl Downloads {
         };
         // Its sender alone has it, and may come back.
         if download.is_unrequested() && reason != DropReason::TooLarge {
-            download.absent_since.get_or_insert(now);
+            download.silence.absent_since.get_or_insert(now);
             return;
         }
-        let begun = download.last_arrival.is_some() || download.assembly.verified_bytes() > 0;
+        let begun = download.arrivals.last.is_some() || download.assembly.verified_bytes() > 0;
         match reason {
             // Only this host's own router has asked the name service on its behalf. Anyone else who
             // was asked can say so too, and knows of itself alone.
@@ -300,7 +263,7 @@ impl Downloads {
             }
             // Who served it may come back.
             DropReason::NoSuchName | DropReason::NoNameService => {
-                download.absent_since.get_or_insert(now);
+                download.silence.absent_since.get_or_insert(now);
             }
             // After a direct request to one host, there is no other holder to ask.
             DropReason::NotServed if asked_directly => {
@@ -334,15 +297,14 @@ impl Downloads {
         let Some(download) = self.by_id.get_mut(&id) else {
             return;
         };
-        download.source = download.source.filter(|(source, _)| *source != from);
+        download.source = download.source.filter(|source| source.name != from);
         if download.source.is_some() {
             return;
         }
-        if download.unserved_by.len() < MAX_PROVIDERS && download.unserved_by.insert(from) {
+        if download.refusals.note(from) {
             return self.ask(now, id, uplink, effects);
         }
-        download.unserved += u32::from(!core::mem::replace(&mut download.is_answered, true));
-        if download.unserved >= MAX_UNSERVED {
+        if download.refusals.are_final() {
             self.fail(id, FailReason::NotServed, effects);
         }
     }
@@ -360,9 +322,9 @@ impl Downloads {
             let Some(download) = self.by_id.get_mut(&id) else {
                 continue;
             };
-            download.attempts = 0;
+            download.asking.attempts = 0;
             let patience = download.patience();
-            if download.last_arrival.is_none() {
+            if download.arrivals.last.is_none() {
                 self.set_state(id, TransferState::Requested, effects);
                 self.ask(now, id, uplink, effects);
             } else {

@@ -10,6 +10,7 @@
 
 mod arrival;
 mod asking;
+mod hand_over;
 mod one;
 mod order;
 #[cfg(test)]
@@ -22,7 +23,7 @@ use core::time::Duration;
 use whimbrel_content::{Assembly, ChunkSize};
 use whimbrel_core::{Guid, GuidPrefix, KeyedState, Recent, SeededRng, Time};
 
-use super::effects::{Effects, Uplink};
+use super::effects::{Effects, Located, Uplink};
 use super::shares::Shares;
 use super::status::DownloadStatus;
 use super::{App, Timer};
@@ -30,7 +31,7 @@ use crate::chunk_size::Path;
 use crate::local::{AcceptOffer, FailReason, Get, LocalEvent, OfferId, TransferState};
 use crate::wire::EXACT_SIZE;
 use one::Download;
-use window::ReceiveWindow;
+use window::{ReceiveWindow, send_stop};
 
 /// For this long after a content was fetched, its source takes the chunks that it sent for under
 /// way; another request for the content must say that they are not.
@@ -187,7 +188,7 @@ impl Downloads {
         }
         self.shares.close(download.app);
         self.withheld.remove(&(download.app, id));
-        if let Some(last) = download.last_arrival {
+        if let Some(last) = download.arrivals.last {
             self.note_end(download.content, last);
         }
         Some(download)
@@ -224,11 +225,12 @@ impl Downloads {
         &mut self,
         now: Time,
         app: App,
-        (get, caller): (Get, Option<Guid>),
+        get: &Get,
+        caller: Option<Guid>,
         uplink: &Uplink,
         effects: &mut Effects,
     ) {
-        let Some(id) = self.open_download(now, app, &get, effects) else {
+        let Some(id) = self.open_download(now, app, get, effects) else {
             return;
         };
         if let (Some(caller), Some(download)) = (caller, self.by_id.get_mut(&id)) {
@@ -268,8 +270,8 @@ impl Downloads {
         };
         download.request_id = from.number;
         download.provenance = Provenance::Sender(*from);
-        download.source = Some((from.sender, Guid::NONE));
-        download.asked_at = Some(now);
+        download.source = Some(Located::anywhere(from.sender));
+        download.asking.asked_at = Some(now);
         let patience = download.patience();
         if self.finish_if_done(id, effects) {
             return;
@@ -325,7 +327,7 @@ impl Downloads {
         let (most, initial) = (self.shares.limit(app), self.limits.window);
         download.window = ReceiveWindow::new(most, initial, chunk_size.bytes());
         download.request_id = core::hash::BuildHasher::hash_one(&self.draw, id);
-        download.again = self.was_here(now, &get.content);
+        download.asking.again = self.was_here(now, &get.content);
         self.by_content.entry(get.content).or_default().insert(id);
         self.by_id.insert(id, download);
         Some(id)
@@ -401,10 +403,9 @@ impl Downloads {
         // What was sent without a request waits for another run of the program.
         let wanted_by_others =
             self.by_content.contains_key(&download.content) || download.is_unrequested();
-        if let Some((source, address)) = download.source.filter(|_| !wanted_by_others) {
-            let about = (download.content, download.chunk_size.code());
-            let at = (source, address);
-            self.send_stop(Some(download.request_id), about, at, effects);
+        if let Some(source) = download.source.filter(|_| !wanted_by_others) {
+            let (request_id, size) = (Some(download.request_id), download.chunk_size.code());
+            send_stop(request_id, download.content, size, source, effects);
         }
     }
 

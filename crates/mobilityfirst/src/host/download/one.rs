@@ -1,22 +1,24 @@
 //! One download: what has arrived, what is missing, and what may be handed over.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use core::ops::Range;
 use core::time::Duration;
 use whimbrel_content::{Assembly, ChunkSize};
 use whimbrel_core::{Guid, Time};
-use whimbrel_link::{Pool, Room};
+use whimbrel_link::Pool;
 
 use super::super::App;
-use super::super::effects::{Treatment, Uplink};
+use super::super::effects::{Located, Treatment, Uplink};
 use super::super::status::DownloadStatus;
 use super::Provenance;
+use super::hand_over::HandOver;
 use super::order::ArrivalOrder;
-use super::window::ReceiveWindow;
-use crate::local::{Delivery, Get, LocalChunk, MAX_MISSING, MissingParts, TransferState};
+use super::window::{QUIET, ReceiveWindow};
+use crate::local::{Delivery, Get, MAX_MISSING, MissingParts, TransferState};
 use crate::wire::{
-    ChunkRanges, EXACT_SIZE, Extensions, MAX_RANGES, Reliability, Request, ServiceId,
+    ChunkRanges, EXACT_SIZE, Extensions, MAX_RANGES, Reliability, Request, ServiceId, WindowAdvice,
+    WindowVerdict,
 };
 
 /// Pause before a request that nobody has answered also goes to the next provider, as the "Connection
@@ -26,6 +28,11 @@ const HEDGE_PAUSE: Duration = Duration::from_millis(500);
 /// No such request goes out later than this after the first one, which bounds their number to three.
 /// Sources take a request within this time for a repetition, and send nothing twice.
 const HEDGE_UNTIL: Duration = Duration::from_millis(1500);
+/// Requests that brought nothing but a repeated answer that a node does not serve the content, before
+/// it is given up.
+const MAX_UNSERVED: u32 = 2;
+/// Nodes that do not serve a content are told apart up to this number: that of its providers.
+const MAX_PROVIDERS: usize = 64;
 /// A link with a shorter round trip is not so slow that a chunk takes seconds: the handshake alone
 /// would take longer.
 const SLOW_ROUND_TRIP: Duration = Duration::from_millis(150);
@@ -39,11 +46,6 @@ const ASKED_TIMEOUT: Range<u32> = 100..3_600_000;
 /// this long at least.
 const OVERTAKEN: Duration = Duration::from_millis(250);
 
-pub(super) struct Held {
-    pub(super) chunk: LocalChunk,
-    pub(super) load: Room,
-}
-
 /// How long a chunk may be missing before its source is told, and how far that goes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NackTimer {
@@ -51,6 +53,83 @@ pub(super) struct NackTimer {
     is_chosen: bool,
     // The routers with copies that a request may pass, as the source says.
     routers: Option<u8>,
+}
+
+/// What was asked for a download, and when.
+pub(super) struct Asking {
+    started: Time,
+    // Since when the first request waits for the rate of a new link.
+    awaiting_since: Option<Time>,
+    // When the first request left, or was to leave, over a link that responds.
+    pub(super) asked_at: Option<Time>,
+    // Requests since the last chunk, after a time without one.
+    pub(super) attempts: u32,
+    // Requests to further providers, sent while the first one had time to answer.
+    pub(super) hedges: u32,
+    // True if the source sent its latest chunks for another request, so that none is under way.
+    pub(super) again: bool,
+    pub(super) last_resend: Option<Time>,
+}
+
+/// The chunks that came for a download.
+pub(super) struct Arrivals {
+    pub(super) last: Option<Time>,
+    pub(super) order: ArrivalOrder,
+    // Smoothed time between two chunks: on a slow link, a pause is no reason to ask again.
+    pub(super) interval: Duration,
+}
+
+/// What nodes have said, since the last chunk, of why none comes.
+#[derive(Default)]
+pub(super) struct SilenceReason {
+    // The router that keeps a request because it reaches no source, and since when.
+    pub(super) kept_by: Option<(Guid, Time)>,
+    // Since when no holder is known, though a part has come.
+    pub(super) absent_since: Option<Time>,
+    // Who sent the latest false chunk that carried the id of a request, and how many came since the
+    // last true one.
+    false_chunks: Option<(Guid, u64)>,
+}
+
+/// Nodes that do not serve a content.
+#[derive(Default)]
+pub(super) struct Refusals {
+    // Requests answered by nodes that had said before that they do not serve it; whether the latest
+    // one was; and those nodes.
+    count: u32,
+    is_answered: bool,
+    by: BTreeSet<Guid>,
+}
+
+impl Refusals {
+    /// A request leaves.
+    pub(super) fn note_asked(&mut self) {
+        self.is_answered = false;
+    }
+
+    /// Notes a refusal. Returns true for that of a node that has not said so before.
+    pub(super) fn note(&mut self, from: Guid) -> bool {
+        let is_new = self.by.len() < MAX_PROVIDERS && self.by.insert(from);
+        if !is_new {
+            self.count += u32::from(!core::mem::replace(&mut self.is_answered, true));
+        }
+        is_new
+    }
+
+    /// Returns true if nodes have repeated often enough that they do not serve it.
+    pub(super) fn are_final(&self) -> bool {
+        self.count >= MAX_UNSERVED
+    }
+}
+
+/// How chunks are asked for and repaired.
+pub(super) struct TransferTerms {
+    // Chunks are to have this size whatever the path affords.
+    is_exact: bool,
+    reliability: Reliability,
+    delivery: Delivery,
+    // With whether the program has set it: what the source asks for does not count then.
+    nack_timer: NackTimer,
 }
 
 pub(super) struct Download {
@@ -61,54 +140,21 @@ pub(super) struct Download {
     pub(super) content: Guid,
     pub(super) provenance: Provenance,
     pub(super) chunk_size: ChunkSize,
-    // Chunks are to have this size whatever the path affords.
-    pub(super) is_exact: bool,
-    pub(super) in_order: bool,
-    pub(super) reliability: Reliability,
-    pub(super) delivery: Delivery,
-    // With whether the program has set it: what the source asks for does not count then.
-    pub(super) nack_timer: NackTimer,
-    pub(super) credit: u16,
-    pub(super) unconsumed: u16,
+    pub(super) terms: TransferTerms,
     pub(super) assembly: Assembly,
-    // By offset in the content, in bytes.
-    pub(super) held: BTreeMap<u64, Held>,
-    pub(super) next_offset: u64,
+    pub(super) hand_over: HandOver,
     // The room that its chunks hold until its program has them, and the room of one chunk, in
     // packets.
     pub(super) share: Pool,
     pub(super) chunk_packets: u64,
     // What its source may send.
     pub(super) window: ReceiveWindow,
-    pub(super) order: ArrivalOrder,
-    // True if the source sent its latest chunks for another request, so that none is under way.
-    pub(super) again: bool,
-    pub(super) source: Option<(Guid, Guid)>,
+    pub(super) source: Option<Located>,
     pub(super) state: TransferState,
-    pub(super) attempts: u32,
-    // Requests answered by nodes that had said before that they do not serve it; whether the latest
-    // one was; and those nodes.
-    pub(super) unserved: u32,
-    pub(super) is_answered: bool,
-    pub(super) unserved_by: BTreeSet<Guid>,
-    pub(super) last_arrival: Option<Time>,
-    pub(super) last_resend: Option<Time>,
-    pub(super) started: Time,
-    // The router that keeps a request because it reaches no source, and since when.
-    pub(super) kept_by: Option<(Guid, Time)>,
-    // Since when no holder is known, though a part has come.
-    pub(super) absent_since: Option<Time>,
-    // Who sent the latest false chunk that carried the id of a request, and how many came since the
-    // last true one.
-    pub(super) false_chunks: Option<(Guid, u64)>,
-    // Since when the first request waits for the rate of a new link.
-    pub(super) awaiting_since: Option<Time>,
-    // When the first request left, or was to leave, over a link that responds.
-    pub(super) asked_at: Option<Time>,
-    // Requests to further providers, sent while the first one had time to answer.
-    pub(super) hedges: u32,
-    // Smoothed time between two chunks: on a slow link, a pause is no reason to ask again.
-    pub(super) interval: Duration,
+    pub(super) asking: Asking,
+    pub(super) arrivals: Arrivals,
+    pub(super) silence: SilenceReason,
+    pub(super) refusals: Refusals,
 }
 
 impl Download {
@@ -121,10 +167,11 @@ impl Download {
         nack_timeout: Duration,
         share: Pool,
     ) -> Download {
-        let next_offset = if get.in_order {
-            assembly.deliverable().end
-        } else {
-            0
+        let hand_over = HandOver::new(get, assembly.deliverable().end);
+        let nack_timer = NackTimer {
+            timeout: nack_timeout,
+            is_chosen: get.options.nack_timeout_ms > 0,
+            routers: None,
         };
         Download {
             app,
@@ -133,41 +180,35 @@ impl Download {
             content: get.content,
             provenance: Provenance::Holder,
             chunk_size,
-            is_exact: get.options.chunk_log2 & EXACT_SIZE != 0,
-            in_order: get.in_order,
-            reliability: get.options.reliability.unwrap_or_default(),
-            delivery: get.options.delivery,
-            nack_timer: NackTimer {
-                timeout: nack_timeout,
-                is_chosen: get.options.nack_timeout_ms > 0,
-                routers: None,
+            terms: TransferTerms {
+                is_exact: get.options.chunk_log2 & EXACT_SIZE != 0,
+                reliability: get.options.reliability.unwrap_or_default(),
+                delivery: get.options.delivery,
+                nack_timer,
             },
-            credit: get.credit.max(1),
-            unconsumed: 0,
             assembly,
-            held: BTreeMap::new(),
-            next_offset,
+            hand_over,
             share,
             chunk_packets: 1,
             window: ReceiveWindow::default(),
-            order: ArrivalOrder::new(nack_timeout),
-            again: false,
             source: None,
             state: TransferState::Requested,
-            attempts: 0,
-            unserved: 0,
-            is_answered: false,
-            unserved_by: BTreeSet::new(),
-            last_arrival: None,
-            last_resend: None,
-            started: now,
-            kept_by: None,
-            absent_since: None,
-            false_chunks: None,
-            awaiting_since: None,
-            asked_at: None,
-            hedges: 0,
-            interval: Duration::ZERO,
+            asking: Asking {
+                started: now,
+                awaiting_since: None,
+                asked_at: None,
+                attempts: 0,
+                hedges: 0,
+                again: false,
+                last_resend: None,
+            },
+            arrivals: Arrivals {
+                last: None,
+                order: ArrivalOrder::new(nack_timeout),
+                interval: Duration::ZERO,
+            },
+            silence: SilenceReason::default(),
+            refusals: Refusals::default(),
         }
     }
 
@@ -189,9 +230,9 @@ impl Download {
         Request {
             content: self.content,
             chunk_log2: self.chunk_size.code(),
-            is_exact: self.is_exact,
+            is_exact: self.terms.is_exact,
             window: self.window_advice(),
-            reliability: self.reliability,
+            reliability: self.terms.reliability,
             chunks,
         }
     }
@@ -199,27 +240,27 @@ impl Download {
     /// Returns how its messages are to be treated. They go to one source, however many serve the content.
     pub(super) fn treatment(&self, service: ServiceId) -> Treatment {
         Treatment {
-            nack_routers: self.nack_timer.routers,
-            ..Treatment::new(self.delivery.to_one(), service)
+            nack_routers: self.terms.nack_timer.routers,
+            ..Treatment::new(self.terms.delivery.to_one(), service)
         }
     }
 
     /// Follows what the source has chosen for a chunk that answers a request.
     pub(super) fn follow_source(&mut self, reliability: Reliability, extensions: &Extensions) {
-        self.reliability = reliability;
-        self.nack_timer.routers = extensions.nack_routers;
+        self.terms.reliability = reliability;
+        self.terms.nack_timer.routers = extensions.nack_routers;
         if let Some(ms) = extensions
             .nack_timeout_ms
-            .filter(|_| !self.nack_timer.is_chosen)
+            .filter(|_| !self.terms.nack_timer.is_chosen)
         {
             let ms = ms.clamp(ASKED_TIMEOUT.start, ASKED_TIMEOUT.end);
-            self.nack_timer.timeout = Duration::from_millis(ms.into());
+            self.terms.nack_timer.timeout = Duration::from_millis(ms.into());
         }
     }
 
     /// Returns true if nothing that is missing is sent again.
     pub(super) fn is_sent_once(&self) -> bool {
-        self.reliability == Reliability::DontCare
+        self.terms.reliability == Reliability::DontCare
     }
 
     /// Returns true once the chunk has come that its source sends last.
@@ -234,7 +275,7 @@ impl Download {
             let mut gaps = self.assembly.missing();
             gaps.any(|gap| gap.start < range.end && range.start < gap.end)
         };
-        self.last_arrival.is_some() && range.is_some_and(|range| !is_missing(range))
+        self.arrivals.last.is_some() && range.is_some_and(|range| !is_missing(range))
     }
 
     /// Returns what is missing, for its program.
@@ -276,24 +317,23 @@ impl Download {
 
     /// Returns true if the program, and not the network, holds the download up.
     pub(super) fn program_is_slow(&self) -> bool {
-        let waits = self.window.waits_for_program(self.waiting());
-        self.unconsumed >= self.credit || waits && self.unconsumed > 0
-    }
-
-    /// Returns true if a chunk at `offset` may be handed over as soon as it arrives.
-    pub(super) fn takes(&self, offset: u64) -> bool {
-        self.unconsumed < self.credit && (!self.in_order || offset <= self.next_offset)
+        let waits = self.window.waits_for_program(self.hand_over.waiting());
+        self.hand_over.is_full() || waits && !self.hand_over.is_idle()
     }
 
     /// Returns the pause without a chunk after which missing chunks are requested again.
     pub(super) fn patience(&self) -> Duration {
         if self.is_sent_once() && self.has_come_to_the_end() {
             return OVERTAKEN
-                .max(self.interval * 4)
-                .min(self.nack_timer.timeout);
+                .max(self.arrivals.interval * 4)
+                .min(self.terms.nack_timer.timeout);
         }
-        let slow = self.nack_timer.timeout.max(self.interval * 4);
-        slow.saturating_mul(1 << self.attempts.min(5))
+        let slow = self
+            .terms
+            .nack_timer
+            .timeout
+            .max(self.arrivals.interval * 4);
+        slow.saturating_mul(1 << self.asking.attempts.min(5))
             .min(MAX_PAUSE.max(slow))
     }
 
@@ -303,10 +343,10 @@ impl Download {
     /// program is killed.
     pub(super) fn awaits_rate(&mut self, now: Time, uplink: &Uplink) -> Option<Time> {
         let may_be_slow = uplink.round_trip.is_none_or(|it| it >= SLOW_ROUND_TRIP);
-        if self.asked_at.is_some() || !uplink.is_up || !uplink.is_measuring || !may_be_slow {
+        if self.asking.asked_at.is_some() || !uplink.is_up || !uplink.is_measuring || !may_be_slow {
             return None;
         }
-        let waited = now.since(*self.awaiting_since.get_or_insert(now));
+        let waited = now.since(*self.asking.awaiting_since.get_or_insert(now));
         let look = (waited / 4).clamp(Duration::from_millis(1), Duration::from_millis(50));
         (waited < MAX_MEASURING).then_some(now + look)
     }
@@ -322,44 +362,97 @@ impl Download {
 
     /// Returns true if the timer that ends at `now` is that of such a request.
     pub(super) fn is_hedged_at(&self, now: Time) -> bool {
-        let is_open = self.last_arrival.is_none() && self.source.is_none() && self.attempts == 0;
+        let is_open =
+            self.arrivals.last.is_none() && self.source.is_none() && self.asking.attempts == 0;
         // A repeated Resend would bring everything twice.
-        let is_open = is_open && !self.again && !self.is_sent_once();
-        let asked_at = self.asked_at.unwrap_or(self.started);
-        let is_in_time = now <= asked_at + HEDGE_UNTIL && HEDGE_PAUSE < self.nack_timer.timeout;
-        is_open && self.kept_by.is_none() && is_in_time
+        let is_open = is_open && !self.asking.again && !self.is_sent_once();
+        let asked_at = self.asking.asked_at.unwrap_or(self.asking.started);
+        let is_in_time =
+            now <= asked_at + HEDGE_UNTIL && HEDGE_PAUSE < self.terms.nack_timer.timeout;
+        is_open && self.silence.kept_by.is_none() && is_in_time
     }
 
-    /// Returns the next held chunk that may be handed over.
-    pub(super) fn next_deliverable(&mut self) -> Option<Held> {
-        if self.unconsumed >= self.credit {
-            return None;
-        }
-        if !self.in_order {
-            return self.held.pop_first().map(|(_, held)| held);
-        }
-        let first = *self.held.keys().next()?;
-        if first > self.next_offset {
-            return None;
-        }
-        let held = self.held.remove(&first)?;
-        self.next_offset = self.next_offset.max(first + held.chunk.data.len() as u64);
-        Some(held)
+    /// Returns the window that a request repeats. What is not requested, or not sent again, has none.
+    pub(super) fn window_advice(&self) -> Option<WindowAdvice> {
+        let has_one = !self.is_unrequested() && !self.is_sent_once();
+        has_one.then(|| self.window.advice(WindowVerdict::Maintain))
     }
 
-    /// Keeps a verified chunk until it may be handed over, in place of smaller ones within it that wait:
-    /// a chunk that was sent before the source went on in smaller ones may come after them.
-    pub(super) fn hold(&mut self, range: Range<u64>, held: Held) {
-        let waiting = self.held.range(range.clone());
-        let within = waiting.filter(|(at, it)| **at + it.chunk.data.len() as u64 <= range.end);
-        for at in within.map(|(at, _)| *at).collect::<Vec<_>>() {
-            self.held.remove(&at);
+    /// Returns the first missing chunks that are not under way, at most `count`.
+    pub(super) fn first_missing(&self, count: u64) -> ChunkRanges {
+        let under_way = self.window.metered.as_ref().map(|it| &it.under_way);
+        let mut missing = ChunkRanges::default();
+        let indices = self.assembly.missing_chunks(self.chunk_size);
+        let indices = indices.map(|index| index as u32);
+        let idle = indices.filter(|index| !under_way.is_some_and(|it| it.contains(*index)));
+        idle.take(count as usize)
+            .for_each(|index| missing.insert(index));
+        missing
+    }
+
+    /// Returns the chunks to ask for when nothing comes: all that are missing, or as many as there
+    /// is room for, which then are under way.
+    pub(super) fn wanted(&mut self) -> ChunkRanges {
+        self.window.forget_under_way();
+        self.arrivals.order.forget();
+        let Some(most) = self.window.metered.as_ref().map(|it| it.most) else {
+            return self.missing();
+        };
+        let wanted = self.first_missing(most.saturating_sub(self.hand_over.waiting()).max(1));
+        if let Some(metered) = &mut self.window.metered {
+            metered.under_way = wanted.clone();
         }
-        self.held.insert(range.start, held);
+        wanted
+    }
+
+    /// Returns the chunks that are to come: all that are missing, or those that there is room for.
+    pub(super) fn awaited(&self) -> ChunkRanges {
+        match &self.window.metered {
+            Some(metered) => metered.under_way.clone(),
+            None => self.missing(),
+        }
+    }
+
+    /// Notes the place of a chunk that came, but for the last one, which is sent first.
+    pub(super) fn note_order(&mut self, now: Time, index: u32) {
+        let len = self.assembly.expected_len();
+        let count = len.map_or(u64::MAX, |len| self.chunk_size.count(len));
+        if u64::from(index) + 1 < count {
+            self.arrivals.order.note(now, index);
+        }
+    }
+
+    pub(super) fn missing_count(&self) -> u64 {
+        if self.assembly.expected_len().is_none() {
+            return u64::MAX >> 1;
+        }
+        let gaps = self.assembly.missing();
+        let bytes: u64 = gaps.map(|gap| gap.end.saturating_sub(gap.start)).sum();
+        bytes.div_ceil(self.chunk_size.bytes())
+    }
+
+    /// Returns true if the source may have to stop before it has sent everything.
+    pub(super) fn needs_advice(&self) -> bool {
+        let window = &self.window;
+        window.metered.is_none() && self.missing_count().saturating_add(window.came) > window.chunks
+    }
+
+    /// Returns true if its program has as much as it takes at once, and leaves the rest waiting.
+    pub(super) fn has_backlog(&self) -> bool {
+        self.hand_over.is_full() && !self.hand_over.is_empty()
+    }
+
+    /// Returns how long nothing comes before the source is told of the window again: chunks that were lost on
+    /// the way may have used it up. `None` if it was told, or need not be.
+    pub(super) fn quiet_time(&self) -> Option<Duration> {
+        let window = self.window_advice().filter(|_| self.source.is_some());
+        let is_due = window.is_some() && !self.window.is_repeated && self.needs_advice();
+        let quiet = QUIET.max(self.arrivals.interval * 4);
+        (is_due && quiet < self.patience()).then_some(quiet)
     }
 
     pub(super) fn is_finished(&self) -> bool {
-        self.assembly.is_complete() && self.held.is_empty()
+        self.assembly.is_complete() && self.hand_over.is_empty()
     }
 
     /// Follows a source whose chunks are smaller than requested, because the path affords no larger
@@ -370,34 +463,33 @@ impl Download {
         }
         let parts = self.chunk_size.code() - size.code();
         self.window.divide(parts, index);
-        self.order.forget();
-        // One at a time stays one at a time.
-        self.credit = 1 + (self.credit - 1).saturating_mul(1 << parts);
+        self.arrivals.order.forget();
+        self.hand_over.divide(parts);
         self.chunk_packets = (self.chunk_packets >> parts).max(1);
-        self.interval /= 1 << parts;
+        self.arrivals.interval /= 1 << parts;
         self.chunk_size = size;
     }
 
     /// Notes that its source is alive.
     pub(super) fn note_arrival(&mut self, now: Time) {
-        if let Some(last) = self.last_arrival {
+        if let Some(last) = self.arrivals.last {
             // The length of an outage says nothing about the link.
-            let gap = now.since(last).min(MAX_PAUSE.max(self.interval * 2));
-            self.interval = (self.interval * 3 + gap) / 4;
+            let gap = now
+                .since(last)
+                .min(MAX_PAUSE.max(self.arrivals.interval * 2));
+            self.arrivals.interval = (self.arrivals.interval * 3 + gap) / 4;
         }
-        self.last_arrival = Some(now);
-        self.attempts = 0;
-        self.unserved = 0;
-        self.again = false;
-        self.kept_by = None;
-        self.absent_since = None;
-        self.false_chunks = None;
+        self.arrivals.last = Some(now);
+        self.asking.attempts = 0;
+        self.asking.again = false;
+        self.refusals.count = 0;
+        self.silence = SilenceReason::default();
     }
 
     /// Notes that a node that knows of its request has sent a false chunk.
     pub(super) fn note_false(&mut self, source: Guid) {
-        let before = self.false_chunks.map_or(0, |(_, count)| count);
-        self.false_chunks = Some((source, before.saturating_add(1)));
+        let before = self.silence.false_chunks.map_or(0, |(_, count)| count);
+        self.silence.false_chunks = Some((source, before.saturating_add(1)));
     }
 
     pub(super) fn status(&self, now: Time) -> DownloadStatus {
@@ -405,12 +497,12 @@ impl Download {
         DownloadStatus {
             content: self.content,
             state: self.state,
-            idle_s: seconds(self.last_arrival.unwrap_or(self.started)),
-            kept_by: self.kept_by.map(|(router, _)| router),
-            kept_s: self.kept_by.map(|(_, since)| seconds(since)),
-            absent_s: self.absent_since.map(seconds),
-            false_from: self.false_chunks.map(|(source, _)| source),
-            false_chunks: self.false_chunks.map_or(0, |(_, count)| count),
+            idle_s: seconds(self.arrivals.last.unwrap_or(self.asking.started)),
+            kept_by: self.silence.kept_by.map(|(router, _)| router),
+            kept_s: self.silence.kept_by.map(|(_, since)| seconds(since)),
+            absent_s: self.silence.absent_since.map(seconds),
+            false_from: self.silence.false_chunks.map(|(source, _)| source),
+            false_chunks: self.silence.false_chunks.map_or(0, |(_, count)| count),
         }
     }
 }

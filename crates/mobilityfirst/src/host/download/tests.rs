@@ -68,7 +68,7 @@ impl Fetch {
             is_measuring: false,
         };
         let (downloads, effects) = (&mut fetch.downloads, &mut fetch.effects);
-        downloads.start_download(Time::ZERO, APP, (get, None), &uplink, effects);
+        downloads.start_download(Time::ZERO, APP, &get, None, &uplink, effects);
         let asked = fetch.actions().into_iter().find_map(|action| match action {
             Action::Send { request_id, .. } => request_id,
             _ => None,
@@ -145,7 +145,7 @@ impl Fetch {
 
     fn source(&self) -> Option<Guid> {
         let download = self.downloads.by_id.values().next();
-        download.and_then(|it| it.source).map(|(source, _)| source)
+        download.and_then(|it| it.source).map(|it| it.name)
     }
 }
 
@@ -184,7 +184,7 @@ fn garbage_is_no_source_and_puts_nothing_off() {
     assert_eq!(fetch.source(), None);
     assert_eq!(fetch.effects.counters.unproven, 3);
     let download = fetch.downloads.by_id.values().next().unwrap();
-    assert_eq!(download.last_arrival, None);
+    assert_eq!(download.arrivals.last, None);
 }
 
 /// The report names who has seen the request and sends false chunks, until a true one comes.
@@ -296,7 +296,7 @@ fn refused(fetch: &mut Fetch, now: Time, by: u8, reason: DropReason) -> (bool, b
     let (downloads, effects) = (&mut fetch.downloads, &mut fetch.effects);
     downloads.handle_drop(now, Guid([by; 32]), &content, reason, &UPLINK, effects);
     let actions = fetch.actions();
-    let asks = |it: &Action| matches!(it, Action::Send { to, .. } if *to == content);
+    let asks = |it: &Action| matches!(it, Action::Send { to, .. } if to.name == content);
     let fails = |it: &Action| matches!(it, Action::Tell(_, LocalEvent::Failed { .. }));
     (actions.iter().any(asks), actions.iter().any(fails))
 }
@@ -350,7 +350,7 @@ fn while_nobody_answers_a_request_goes_to_three_more_providers_within_seconds() 
         while now < Time::from_secs(20) {
             (fetch.downloads).check_download(now, 0, &uplink, &mut fetch.effects);
             let actions = fetch.actions();
-            let asks = |it: &Action| matches!(it, Action::Send { to, .. } if *to == content);
+            let asks = |it: &Action| matches!(it, Action::Send { to, .. } if to.name == content);
             assert!(actions.iter().any(asks));
             let state = |it: &Action| matches!(it, Action::Tell(_, LocalEvent::State { .. }));
             let is_stalled = actions.iter().any(state);
@@ -385,7 +385,7 @@ fn of_several_that_answer_a_hedged_request_one_goes_on() {
                 to,
                 message: Transport::Request(request),
                 ..
-            } if request.chunks.is_empty() => Some(*to),
+            } if request.chunks.is_empty() => Some(to.name),
             _ => None,
         })
     };
@@ -418,7 +418,7 @@ fn a_first_request_over_a_new_link_that_may_be_slow_waits_for_its_rate() {
     let waits = |round_trip: u64, takes: Duration| {
         let mut fetch = Fetch::new();
         let download = fetch.downloads.by_id.values_mut().next().unwrap();
-        download.asked_at = None;
+        download.asking.asked_at = None;
         let mut now = Time::ZERO;
         loop {
             let uplink = new_link(round_trip, now < Time::ZERO + takes);

@@ -11,14 +11,15 @@
 //! is on its way), and what is missing is requested by name, as much as there is room for.
 
 use core::time::Duration;
-use whimbrel_core::Time;
+use whimbrel_core::{Guid, Time};
 
 use super::super::App;
-use super::super::effects::Effects;
+use super::super::effects::{Effects, Located};
 use super::super::upload::Presence;
 use super::Downloads;
-use super::one::Download;
-use crate::wire::{ChunkRanges, Request, ServiceId, Transport, WindowAdvice, WindowVerdict};
+use crate::wire::{
+    ChunkRanges, Reliability, Request, ServiceId, Transport, WindowAdvice, WindowVerdict,
+};
 
 /// The first window, as a multiple of what the program may hold. The host's initial window bounds it.
 const FIRST_SHARES: u64 = 4;
@@ -30,6 +31,12 @@ const PACKET: u64 = 1_200;
 const MAX_FALLS: u32 = 5;
 /// Least time without a chunk before the window is advised again.
 pub(super) const QUIET: Duration = Duration::from_secs(1);
+
+/// The window of a source that is told to stop.
+const CLOSED: WindowAdvice = WindowAdvice {
+    verdict: WindowVerdict::Reduce,
+    chunks: 0,
+};
 
 /// What a message says.
 struct Advice {
@@ -70,25 +77,25 @@ impl Advice {
 #[derive(Clone, Debug)]
 pub(super) struct Metered {
     // Bound of the chunks here and under way.
-    most: u64,
+    pub(super) most: u64,
     // Of those, the requested chunks that are not here.
-    under_way: ChunkRanges,
+    pub(super) under_way: ChunkRanges,
 }
 
 /// The window that a download advises to its source.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReceiveWindow {
     // In chunks.
-    chunks: u64,
+    pub(super) chunks: u64,
     // Chunks that came since the last advice.
-    came: u64,
+    pub(super) came: u64,
     // The next advice waits for the program.
     is_withheld: bool,
     // While nothing has come since, the window was advised again.
-    is_repeated: bool,
+    pub(super) is_repeated: bool,
     // Times that the window was closed.
     falls: u32,
-    metered: Option<Metered>,
+    pub(super) metered: Option<Metered>,
 }
 
 impl ReceiveWindow {
@@ -101,7 +108,7 @@ impl ReceiveWindow {
         }
     }
 
-    fn advice(&self, verdict: WindowVerdict) -> WindowAdvice {
+    pub(super) fn advice(&self, verdict: WindowVerdict) -> WindowAdvice {
         // What is requested by name is all that the source is to send.
         let named = self.metered.as_ref().map(|it| it.under_way.count().max(1));
         let chunks = named.unwrap_or(self.chunks).min(u16::MAX.into()) as u16;
@@ -109,7 +116,7 @@ impl ReceiveWindow {
     }
 
     /// Returns true if the source of this content need not stop for this download.
-    fn is_open(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         self.metered.is_none() && !self.is_withheld
     }
 
@@ -153,90 +160,21 @@ impl ReceiveWindow {
     }
 }
 
-impl Download {
-    /// Returns the window that a request repeats. What is not requested, or not sent again, has none.
-    pub(super) fn window_advice(&self) -> Option<WindowAdvice> {
-        let has_one = !self.is_unrequested() && !self.is_sent_once();
-        has_one.then(|| self.window.advice(WindowVerdict::Maintain))
-    }
-
-    /// Returns the first missing chunks that are not under way, at most `count`.
-    fn first_missing(&self, count: u64) -> ChunkRanges {
-        let under_way = self.window.metered.as_ref().map(|it| &it.under_way);
-        let mut missing = ChunkRanges::default();
-        let indices = self.assembly.missing_chunks(self.chunk_size);
-        let indices = indices.map(|index| index as u32);
-        let idle = indices.filter(|index| !under_way.is_some_and(|it| it.contains(*index)));
-        idle.take(count as usize)
-            .for_each(|index| missing.insert(index));
-        missing
-    }
-
-    /// Returns the chunks to ask for when nothing comes: all that are missing, or as many as there
-    /// is room for, which then are under way.
-    pub(super) fn wanted(&mut self) -> ChunkRanges {
-        self.window.forget_under_way();
-        self.order.forget();
-        let Some(most) = self.window.metered.as_ref().map(|it| it.most) else {
-            return self.missing();
-        };
-        let wanted = self.first_missing(most.saturating_sub(self.waiting()).max(1));
-        if let Some(metered) = &mut self.window.metered {
-            metered.under_way = wanted.clone();
-        }
-        wanted
-    }
-
-    /// Returns the chunks that are to come: all that are missing, or those that there is room for.
-    pub(super) fn awaited(&self) -> ChunkRanges {
-        match &self.window.metered {
-            Some(metered) => metered.under_way.clone(),
-            None => self.missing(),
-        }
-    }
-
-    /// Returns the number of chunks here that the program has not used.
-    pub(super) fn waiting(&self) -> u64 {
-        self.held.len() as u64 + u64::from(self.unconsumed)
-    }
-
-    /// Notes the place of a chunk that came, but for the last one, which is sent first.
-    pub(super) fn note_order(&mut self, now: Time, index: u32) {
-        let len = self.assembly.expected_len();
-        let count = len.map_or(u64::MAX, |len| self.chunk_size.count(len));
-        if u64::from(index) + 1 < count {
-            self.order.note(now, index);
-        }
-    }
-
-    fn missing_count(&self) -> u64 {
-        if self.assembly.expected_len().is_none() {
-            return u64::MAX >> 1;
-        }
-        let gaps = self.assembly.missing();
-        let bytes: u64 = gaps.map(|gap| gap.end.saturating_sub(gap.start)).sum();
-        bytes.div_ceil(self.chunk_size.bytes())
-    }
-
-    /// Returns true if the source may have to stop before it has sent everything.
-    fn needs_advice(&self) -> bool {
-        let window = &self.window;
-        window.metered.is_none() && self.missing_count().saturating_add(window.came) > window.chunks
-    }
-
-    /// Returns true if its program has as much as it takes at once, and leaves the rest waiting.
-    fn has_backlog(&self) -> bool {
-        self.unconsumed >= self.credit && !self.held.is_empty()
-    }
-
-    /// Returns how long nothing comes before the source is told of the window again: chunks that were lost on
-    /// the way may have used it up. `None` if it was told, or need not be.
-    pub(super) fn quiet_time(&self) -> Option<Duration> {
-        let window = self.window_advice().filter(|_| self.source.is_some());
-        let is_due = window.is_some() && !self.window.is_repeated && self.needs_advice();
-        let quiet = QUIET.max(self.interval * 4);
-        (is_due && quiet < self.patience()).then_some(quiet)
-    }
+/// Sends a request for no chunk, which takes back an earlier one.
+pub(super) fn send_stop(
+    request_id: Option<u64>,
+    content: Guid,
+    chunk_log2: u8,
+    source: Located,
+    effects: &mut Effects,
+) {
+    let nothing = ChunkRanges::default();
+    let stop = Request {
+        window: Some(CLOSED),
+        ..Request::new(content, chunk_log2, Reliability::DontCare, nothing)
+    };
+    let (service, stop) = (ServiceId::DELAY_TOLERANT, Transport::Request(stop));
+    effects.send_about(request_id, service, source, stop);
 }
 
 impl Downloads {
@@ -280,7 +218,7 @@ impl Downloads {
             window.chunks = (window.chunks * 2).min(u16::MAX.into());
         }
         let missing = download.assembly.missing_ranges(download.chunk_size);
-        let lost = download.order.take_lost(now, missing);
+        let lost = download.arrivals.order.take_lost(now, missing);
         self.advise(id, Advice::new(verdict, lost), effects);
     }
 
@@ -327,12 +265,10 @@ impl Downloads {
             under_way: ChunkRanges::default(),
         });
         self.withheld.insert((download.app, id));
-        let about = (download.content, download.chunk_size.code());
-        let request_id = Some(download.request_id);
-        let at = download.source.filter(|_| !is_needed);
-        if let Some(at) = at {
+        if let Some(source) = download.source.filter(|_| !is_needed) {
             effects.counters.windows_sent += 1;
-            self.send_stop(request_id, about, at, effects);
+            let (request_id, size) = (Some(download.request_id), download.chunk_size.code());
+            send_stop(request_id, download.content, size, source, effects);
         }
     }
 
@@ -387,10 +323,10 @@ impl Downloads {
             return;
         };
         let limit = (self.shares.limit(download.app) / download.chunk_packets).max(1);
-        let waiting = download.waiting();
+        let waiting = download.hand_over.waiting();
         // Its program has nothing left to do: it is no longer slow, or waits for a chunk that comes
         // before those that are here.
-        let starved = download.unconsumed == 0;
+        let starved = download.hand_over.is_idle();
         let Some(metered) = &mut download.window.metered else {
             return;
         };
@@ -435,7 +371,7 @@ impl Downloads {
             return;
         };
         missing.subtract(&metered.under_way);
-        download.order.forget();
+        download.arrivals.order.forget();
         download.window.chunks = (metered.most * 2).max(LEAST);
         self.withheld.remove(&(download.app, id));
         self.advise(id, Advice::named(WindowVerdict::Increase, missing), effects);

@@ -16,10 +16,17 @@ const MAX_DELEGATED: usize = 65_536;
 
 /// The contents that programs delegate.
 #[derive(Debug, Default)]
-pub(super) struct Delegations(BTreeMap<Guid, App>);
+pub(in crate::host) struct Delegations(BTreeMap<Guid, App>);
 
 impl Delegations {
-    fn set(&mut self, app: App, content: Guid, is_on: bool, effects: &mut Effects) {
+    /// Begins or ends to mark the chunks of a content.
+    pub(in crate::host) fn set(
+        &mut self,
+        app: App,
+        content: Guid,
+        is_on: bool,
+        effects: &mut Effects,
+    ) {
         match is_on {
             true if self.0.len() >= MAX_DELEGATED => effects.drop("too-many-delegations"),
             true => {
@@ -31,7 +38,8 @@ impl Delegations {
         }
     }
 
-    fn has(&self, content: &Guid) -> bool {
+    /// Returns true if chunks of a content are marked.
+    pub(in crate::host) fn has(&self, content: &Guid) -> bool {
         self.0.contains_key(content)
     }
 
@@ -41,22 +49,6 @@ impl Delegations {
 }
 
 impl Uploads {
-    /// Begins or ends to mark the chunks of a content.
-    pub(in crate::host) fn delegate(
-        &mut self,
-        app: App,
-        content: Guid,
-        is_on: bool,
-        effects: &mut Effects,
-    ) {
-        self.delegations.set(app, content, is_on, effects);
-    }
-
-    /// Returns true if chunks of a content are marked.
-    pub(in crate::host) fn delegates(&self, content: &Guid) -> bool {
-        self.delegations.has(content)
-    }
-
     /// Handles the notice that the access router keeps chunks. Nobody else can keep them, and a notice
     /// without the id of the request is not believed.
     pub(in crate::host) fn handle_kept(
@@ -67,7 +59,9 @@ impl Uploads {
         effects: &mut Effects,
     ) {
         let id = header.extensions.request;
-        let key = self.key_of(notice.content, notice.destination, Way::Uplink, id);
+        let key = self
+            .by_key
+            .key_of(notice.content, notice.destination, Way::Uplink, id);
         let is_delegated = notice.source == self.guid && self.delegations.has(&key.content);
         if router != Some(header.source) || !is_delegated {
             return effects.drop("forged-kept");
@@ -79,24 +73,18 @@ impl Uploads {
         if !upload.is_about(header.extensions.request) {
             return effects.drop("wrong-request-id");
         }
-        let chunks = notice.chunks.intersection(&all);
-        match &mut upload.kept {
-            Some((by, kept)) if *by == header.source => kept.union(&chunks),
-            kept => *kept = Some((header.source, chunks)),
-        }
+        upload.note_kept(header.source, notice.chunks.intersection(&all));
     }
 
     /// A router has restarted, or another one is in its place: it keeps nothing any more.
     pub(in crate::host) fn note_forgotten(&mut self, router: &Guid) {
-        for upload in self.by_key.values_mut() {
-            upload.kept = upload.kept.take().filter(|(by, _)| by != router);
-        }
+        self.by_key.forget_kept_by(router);
     }
 
     /// Returns what routers keep of each content, for reports.
     pub(in crate::host) fn delegated_status(&self, most: usize) -> Vec<DelegatedStatus> {
         let mut by_content: BTreeMap<(Guid, Guid), (ChunkRanges, u64)> = BTreeMap::new();
-        for (key, upload) in &self.by_key {
+        for (key, upload) in self.by_key.iter() {
             if let Some((router, kept)) = &upload.kept {
                 let entry = by_content.entry((key.content, *router));
                 let (chunks, count) = entry.or_default();

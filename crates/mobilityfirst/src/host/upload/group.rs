@@ -242,7 +242,7 @@ impl Uploads {
 
     /// Returns the upload to a group that a member, or a router on the way to it, speaks of.
     pub(super) fn sent_to_group(&self, key: &Key, request_id: Option<u64>) -> Option<Key> {
-        let sent = self.shared_by(key, request_id, Service::Multicast)?;
+        let sent = (self.by_key).shared_by(key, request_id, Service::Multicast)?;
         (sent.client != key.client).then_some(sent)
     }
 

@@ -7,13 +7,19 @@ use whimbrel_content::ChunkSize;
 use whimbrel_core::{Guid, Time};
 
 use super::confirming::Unconfirmed;
+use super::contents::NextChunk;
 use super::group::GroupPush;
-use super::sending::SentContent;
+use super::push::SentContent;
 use super::window::SendWindow;
-use super::{Asked, MAX_PAUSE, MAX_PROXIES};
+use super::{Asked, Presence};
 use crate::local::Delivery;
 use crate::taken::MIN_GUARD;
-use crate::wire::{ChunkRanges, Reliability, ServiceId};
+use crate::wire::{ChunkRanges, NetworkHeader, Reliability, Request, ServiceId};
+
+/// Bound of the proxies whose stored chunks an upload remembers; they all are on its path.
+pub(super) const MAX_PROXIES: usize = 16;
+/// Longest pause after a proxy's notice that it is full or has dropped chunks.
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// Pauses end at multiples of this, in milliseconds: each end costs a pass over all uploads.
 const PAUSE_GRID_MS: u64 = 100;
@@ -77,8 +83,70 @@ impl Upload {
         }
     }
 
+    /// Follows a request of its client.
+    pub(super) fn follow(&mut self, now: Time, asked: &Asked<'_>) {
+        self.client_address = asked.header.source_address;
+        self.note_request(asked.header.extensions.request);
+        self.note_options(asked);
+        self.last_use = now;
+        self.go_on();
+        self.rotate_sent(now);
+        // What is not sent again is sent at once.
+        let window = (asked.window).filter(|_| self.reliability != Reliability::DontCare);
+        self.window.advise(window, asked.chunk_size.code());
+    }
+
+    /// Follows the advice of a client that misses nothing. Returns false if it is about another upload.
+    pub(super) fn follow_advice(
+        &mut self,
+        now: Time,
+        header: &NetworkHeader,
+        advice: &Request,
+    ) -> bool {
+        let is_about = self.is_about(header.extensions.request);
+        if is_about {
+            self.window.advise(advice.window, advice.chunk_log2);
+            self.client_address = header.source_address;
+            self.last_use = now;
+        }
+        is_about
+    }
+
+    /// Adds chunks that the client wants to those pending, but for those that are on their way and those of which
+    /// proxies have copies. Returns what each proxy is to send.
+    pub(super) fn want(
+        &mut self,
+        mut wanted: ChunkRanges,
+        presence: Presence,
+        being_read: &ChunkRanges,
+    ) -> BTreeMap<Guid, ChunkRanges> {
+        if presence == Presence::MayBeUnderWay {
+            self.subtract_sent(&mut wanted);
+        }
+        wanted.subtract(being_read);
+        let mut copies = BTreeMap::new();
+        self.stored.retain(|proxy, stored| {
+            let held = wanted.intersection(stored);
+            wanted.subtract(&held);
+            // A router on the way may have taken the others from this request, to send them itself.
+            stored.subtract(&held);
+            if !held.is_empty() {
+                copies.insert(*proxy, held);
+            }
+            !stored.is_empty()
+        });
+        self.pending.union(&wanted);
+        copies
+    }
+
+    /// Subtracts the chunks that were sent a moment ago.
+    pub(super) fn subtract_sent(&self, wanted: &mut ChunkRanges) {
+        wanted.subtract(&self.sent[0]);
+        wanted.subtract(&self.sent[1]);
+    }
+
     /// Notes how a request, and the source's own choice, have the chunks treated.
-    pub(super) fn note_options(&mut self, asked: &Asked<'_>) {
+    fn note_options(&mut self, asked: &Asked<'_>) {
         if self.push.is_none() {
             self.delivery = asked.options.delivery.of_answer(asked.header);
         }
@@ -150,6 +218,50 @@ impl Upload {
         chunks.count() << self.chunk_size.code()
     }
 
+    /// Returns the number of its chunks, if its content has this length in bytes.
+    pub(super) fn count(&self, content_len: u64) -> u32 {
+        count_of(self.chunk_size, content_len)
+    }
+
+    /// Notes that the access router keeps chunks; another router no longer does.
+    pub(super) fn note_kept(&mut self, router: Guid, chunks: ChunkRanges) {
+        match &mut self.kept {
+            Some((by, kept)) if *by == router => kept.union(&chunks),
+            kept => *kept = Some((router, chunks)),
+        }
+    }
+
+    /// Notes that a router has dropped chunks: they are sent again, after a pause.
+    pub(super) fn note_dropped(&mut self, now: Time, chunks: &ChunkRanges) {
+        for stored in self.stored.values_mut() {
+            stored.subtract(chunks);
+        }
+        if let Some((_, kept)) = &mut self.kept {
+            kept.subtract(chunks);
+        }
+        self.window.give_back(self.bytes_of(chunks));
+        self.pending.union(chunks);
+        if let Some(group) = self.group_mut() {
+            group.take_back(chunks);
+        }
+        if let Some(push) = &mut self.push {
+            push.note_dropped(chunks);
+        }
+        self.pause(now);
+    }
+
+    /// Begins again in smaller chunks, of which there are `count`.
+    pub(super) fn begin_again(&mut self, now: Time, size: ChunkSize, count: u32) {
+        self.chunk_size = size;
+        self.first = count.checked_sub(1);
+        self.pending = ChunkRanges::from(0..count);
+        self.sent = Default::default();
+        self.sent_since = now;
+        self.stored.clear();
+        self.unconfirmed = Default::default();
+        self.kept = None;
+    }
+
     /// Notes that a proxy stores chunks. They are within the storage's limit, not within the window.
     pub(super) fn note_stored(&mut self, proxy: Guid, chunks: &ChunkRanges) {
         let is_known = self.stored.contains_key(&proxy);
@@ -200,6 +312,7 @@ impl Upload {
         self.paused_until = Time::from_millis(end.next_multiple_of(PAUSE_GRID_MS));
     }
 
+    /// Ends a pause.
     pub(super) fn go_on(&mut self) {
         self.paused_until = Time::ZERO;
         self.pauses = 0;
@@ -207,6 +320,16 @@ impl Upload {
 
     pub(super) fn is_busy(&self) -> bool {
         !self.pending.is_empty() || !self.unconfirmed.is_empty() || self.push.is_some()
+    }
+
+    /// Returns what is sent next, and counts it as sent.
+    pub(super) fn take_next(&mut self, now: Time) -> NextChunk {
+        if self.paused_until > now {
+            return NextChunk::PausedUntil(self.paused_until);
+        }
+        let size = self.chunk_size;
+        self.next()
+            .map_or(NextChunk::None, |index| NextChunk::Due { index, size })
     }
 
     /// Returns the next chunk to send, if the receiver's window is open.
@@ -229,4 +352,9 @@ impl Upload {
             None => self.pending.pop_first(),
         }
     }
+}
+
+/// Returns the number of chunks of this size that a content of this length in bytes has.
+pub(super) fn count_of(size: ChunkSize, content_len: u64) -> u32 {
+    size.count(content_len).min(u32::MAX.into()) as u32
 }

@@ -4,52 +4,41 @@ use whimbrel_core::{Guid, Time};
 
 use super::{Key, Uploads, Way};
 use crate::chunk::Chunk;
-use crate::host::effects::{Action, Effects};
-use crate::wire::{ChunkRanges, DropReason, NetworkHeader, Notice, Request, ServiceId, Transport};
+use crate::host::effects::{Action, Effects, Located};
+use crate::wire::{ChunkRanges, DropReason, Notice, ServiceId, Transport};
 
-impl Uploads {
-    pub(super) fn refuse(
-        &mut self,
-        key: Key,
-        header: &NetworkHeader,
-        request: &Request,
-        reason: DropReason,
-        effects: &mut Effects,
-    ) {
-        if !request.chunks.is_empty() {
-            let (address, request_id) = (header.source_address, header.extensions.request);
-            self.tell_client(key, address, request_id, reason, effects);
-        }
-    }
-
-    /// Tells a client why its request cannot be met.
+impl Key {
+    /// Tells the client why its request cannot be met.
     pub(super) fn tell_client(
-        &mut self,
-        key: Key,
+        self,
         address: Guid,
         request_id: Option<u64>,
         reason: DropReason,
         effects: &mut Effects,
     ) {
         let notice = Notice {
-            content: key.content,
-            source: key.client,
-            destination: key.content,
+            content: self.content,
+            source: self.client,
+            destination: self.content,
             chunks: ChunkRanges::default(),
             stored: 0,
             limit: 0,
         };
         // A client that the notice does not reach asks again.
         effects.push(Action::Send {
-            way: key.way,
+            way: self.way,
             treatment: ServiceId::UNICAST.into(),
-            to: key.client,
-            address,
+            to: Located {
+                name: self.client,
+                address,
+            },
             request_id,
             message: Transport::Drop(notice, reason),
         });
     }
+}
 
+impl Uploads {
     pub(in crate::host) fn upload_too_large(
         &mut self,
         now: Time,
@@ -59,7 +48,7 @@ impl Uploads {
     ) {
         if let Some(data) = chunk.data() {
             let (to, id) = (chunk.header.destination, chunk.header.extensions.request);
-            let key = self.key_of(data.content, to, way, id);
+            let key = self.by_key.key_of(data.content, to, way, id);
             self.tell_too_large(now, key, effects);
         }
     }
@@ -72,7 +61,7 @@ impl Uploads {
         }
         if let Some(upload) = self.by_key.remove(&key) {
             let (address, request_id) = (upload.client_address, upload.request_id());
-            self.tell_client(key, address, request_id, DropReason::TooLarge, effects);
+            key.tell_client(address, request_id, DropReason::TooLarge, effects);
         }
     }
 }

@@ -2,99 +2,120 @@
 
 use whimbrel_core::PortId;
 
+use super::one::{MAX_PROXIES, Upload};
 use super::*;
+use crate::host::catalogue::Offer;
 use crate::host::effects::Action;
-use crate::local::{Publish, SendContent, SendState};
+use crate::local::{LocalEvent, Publish, SendContent, SendState};
 use crate::wire::{ContentKind, OfferTerms, OfferUse, UpperProtocol, WindowAdvice, WindowVerdict};
 
 const PROGRAM: App = App::Inner(1);
 
-fn offered(publish: Publish) -> Offer {
-    Offer {
-        app: PROGRAM,
-        publish,
-        options: TransferOptions::default(),
+fn name(number: u8) -> Guid {
+    Guid([number; 32])
+}
+
+fn publish(content: Guid, content_len: u64) -> Publish {
+    Publish {
+        content,
+        content_len,
+        kind: ContentKind::File,
+        file_name: String::new(),
     }
 }
 
-/// A client asks for the first `count` contents. Returns how many uploads there are for it.
-fn ask(uploads: &mut Uploads, effects: &mut Effects, client: u8, way: Way, count: u8) -> usize {
-    for content in 1..=count {
-        let content = Guid([content; 32]);
-        let (service, upper) = (ServiceId::CONTENT_REQUEST, UpperProtocol::Transport);
-        let header = NetworkHeader::new(service, upper, Guid([client; 32]), content);
-        let request = Request {
-            content,
-            chunk_log2: 16,
-            is_exact: false,
-            window: None,
-            reliability: Reliability::Nack,
-            chunks: ChunkRanges::all(),
-        };
-        let presence = Presence::MayBeUnderWay;
-        uploads.handle_wanted(Time::ZERO, way, &header, request, presence, effects);
+/// A request for all chunks of a content.
+fn request(content: Guid) -> Request {
+    Request::new(content, 16, Reliability::Nack, ChunkRanges::all())
+}
+
+fn header(from: Guid, to: Guid) -> NetworkHeader {
+    let (service, upper) = (ServiceId::CONTENT_REQUEST, UpperProtocol::Transport);
+    NetworkHeader::new(service, upper, from, to)
+}
+
+/// The uploads of a host, and what they want done.
+struct Source {
+    uploads: Uploads,
+    effects: Effects,
+}
+
+impl Source {
+    /// A host with a bound of uploads, which offers the first contents of a MiB.
+    fn new(max_transfers: usize, contents: u8) -> Source {
+        let mut effects = Effects::default();
+        let mut uploads = Uploads::new(name(200), max_transfers, &mut SeededRng::new(1));
+        for content in 1..=contents {
+            let offer = Offer {
+                app: PROGRAM,
+                publish: publish(name(content), 1 << 20),
+                options: TransferOptions::default(),
+            };
+            uploads.contents.publish(Time::ZERO, offer, &mut effects);
+        }
+        Source { uploads, effects }
     }
-    let of_client = |key: &&Key| key.client == Guid([client; 32]) && key.way == way;
-    uploads.by_key.keys().filter(of_client).count()
+
+    fn handle_wanted(&mut self, way: Way, header: &NetworkHeader, request: Request) {
+        let (presence, effects) = (Presence::MayBeUnderWay, &mut self.effects);
+        (self.uploads).handle_wanted(Time::ZERO, way, header, request, presence, effects);
+    }
+
+    /// A client asks for the first `count` contents. Returns how many uploads there are for it.
+    fn ask(&mut self, client: u8, way: Way, count: u8) -> usize {
+        for content in (1..=count).map(name) {
+            self.handle_wanted(way, &header(name(client), content), request(content));
+        }
+        let of_client = |key: &&Key| key.client == name(client) && key.way == way;
+        self.uploads.by_key.keys().filter(of_client).count()
+    }
+
+    fn first(&mut self) -> Option<&mut Upload> {
+        self.uploads.by_key.iter_mut().next().map(|(_, it)| it)
+    }
+}
+
+/// A notice about chunks of the first content, for client 7.
+fn notice(source: &Source, chunks: ChunkRanges) -> Notice {
+    Notice {
+        content: name(1),
+        source: source.uploads.guid,
+        destination: name(7),
+        chunks,
+        stored: 0,
+        limit: 1,
+    }
 }
 
 #[test]
 fn a_client_that_asks_for_everything_leaves_uploads_to_others() {
-    let mut uploads = Uploads::new(Guid([200; 32]), 64, &mut SeededRng::new(1));
-    let mut effects = Effects::default();
-    for content in 1..=100 {
-        let publish = Publish {
-            content: Guid([content; 32]),
-            content_len: 1 << 20,
-            kind: ContentKind::File,
-            file_name: String::new(),
-        };
-        uploads.publish(Time::ZERO, offered(publish), &mut effects);
-    }
-    let mut of = |client, way, count| ask(&mut uploads, &mut effects, client, way, count);
-    assert_eq!(of(1, Way::Uplink, 100), 32);
-    assert_eq!(of(2, Way::Uplink, 100), 16);
+    let mut source = Source::new(64, 100);
+    assert_eq!(source.ask(1, Way::Uplink, 100), 32);
+    assert_eq!(source.ask(2, Way::Uplink, 100), 16);
     // An inbound peer that claims the same name is another one.
-    assert_eq!(of(2, Way::Caller(PortId(7)), 100), 8);
-    assert_eq!(of(3, Way::Uplink, 1), 1);
-    assert_eq!(effects.counters.drops["too-many-uploads"], 68 + 84 + 92);
+    assert_eq!(source.ask(2, Way::Caller(PortId(7)), 100), 8);
+    assert_eq!(source.ask(3, Way::Uplink, 1), 1);
+    let drops = &source.effects.counters.drops;
+    assert_eq!(drops["too-many-uploads"], 68 + 84 + 92);
 }
 
 /// Whoever knows the id of a request can send notices of a proxy in any name.
 #[test]
 fn notices_of_any_number_of_proxies_take_a_bounded_memory() {
-    let mut uploads = Uploads::new(Guid([200; 32]), 64, &mut SeededRng::new(1));
-    let mut effects = Effects::default();
-    let (content, client) = (Guid([1; 32]), Guid([7; 32]));
-    let publish = Publish {
-        content,
-        content_len: 1 << 20,
-        kind: ContentKind::File,
-        file_name: String::new(),
-    };
-    uploads.publish(Time::ZERO, offered(publish), &mut effects);
-    assert_eq!(ask(&mut uploads, &mut effects, 7, Way::Uplink, 1), 1);
+    let mut source = Source::new(64, 1);
+    assert_eq!(source.ask(7, Way::Uplink, 1), 1);
     for number in 0..20_000u16 {
-        let [high, low] = number.to_be_bytes();
-        let mut proxy = Guid([9; 32]);
-        (proxy.0[0], proxy.0[1]) = (high, low);
-        let (service, upper) = (ServiceId::CONTENT_REQUEST, UpperProtocol::Transport);
-        let header = NetworkHeader::new(service, upper, proxy, uploads.guid);
+        let mut proxy = name(9);
+        proxy.0[..2].copy_from_slice(&number.to_be_bytes());
         // Each second one: half of all numbers that a chunk can have, in ranges of one.
         let mut chunks = ChunkRanges::default();
         (0..2_000).for_each(|index| chunks.insert(index * 2));
         chunks.insert_range(1 << 20..u32::MAX);
-        let notice = Notice {
-            content,
-            source: uploads.guid,
-            destination: client,
-            chunks,
-            stored: 0,
-            limit: 1,
-        };
-        uploads.handle_store(Time::ZERO, &header, notice, &mut effects);
+        let (header, notice) = (header(proxy, name(200)), notice(&source, chunks));
+        let effects = &mut source.effects;
+        (source.uploads).handle_store(Time::ZERO, &header, notice, effects);
     }
-    let upload = uploads.by_key.values().next().unwrap();
+    let upload = source.first().unwrap();
     assert_eq!(upload.stored.len(), MAX_PROXIES);
     // A MiB has 16 chunks of 64 KiB.
     assert!(upload.stored.values().all(|chunks| chunks.count() == 8));
@@ -102,17 +123,13 @@ fn notices_of_any_number_of_proxies_take_a_bounded_memory() {
 
 #[test]
 fn another_run_of_a_client_gets_what_was_sent_to_the_former_one() {
-    let header = NetworkHeader::new(
-        ServiceId::UNICAST,
-        UpperProtocol::Transport,
-        Guid([1; 32]),
-        Guid([2; 32]),
-    );
+    let header = header(name(1), name(2));
     let asked = Asked {
         header: &header,
         options: TransferOptions::default(),
         reliability: Reliability::Nack,
         chunk_size: ChunkSize::from_code(16).expect("a size"),
+        window: None,
         count: 9,
     };
     let mut upload = Upload::new(&asked, Time::ZERO);
@@ -134,36 +151,18 @@ fn another_run_of_a_client_gets_what_was_sent_to_the_former_one() {
 
 #[test]
 fn a_notice_of_kept_chunks_is_believed_of_the_own_router_alone() {
-    let mut uploads = Uploads::new(Guid([200; 32]), 64, &mut SeededRng::new(1));
-    let mut effects = Effects::default();
-    let (content, client) = (Guid([1; 32]), Guid([7; 32]));
-    let publish = Publish {
-        content,
-        content_len: 1 << 20,
-        kind: ContentKind::File,
-        file_name: String::new(),
-    };
-    uploads.publish(Time::ZERO, offered(publish), &mut effects);
-    assert_eq!(ask(&mut uploads, &mut effects, 7, Way::Uplink, 1), 1);
-    let (own, other) = (Guid([8; 32]), Guid([9; 32]));
-    let notice = Notice {
-        content,
-        source: uploads.guid,
-        destination: client,
-        chunks: ChunkRanges::from(0..u32::MAX),
-        stored: 0,
-        limit: 1,
-    };
+    let mut source = Source::new(64, 1);
+    assert_eq!(source.ask(7, Way::Uplink, 1), 1);
+    let (own, other) = (name(8), name(9));
+    let notice = notice(&source, ChunkRanges::from(0..u32::MAX));
+    let Source { uploads, effects } = &mut source;
     let mut kept_after = |by: Guid, id: Option<u64>, is_delegated: bool| {
-        uploads.delegate(PROGRAM, content, is_delegated, &mut effects);
-        let (service, upper) = (ServiceId::DELAY_TOLERANT, UpperProtocol::Transport);
-        let mut header = NetworkHeader::new(service, upper, by, uploads.guid);
+        (uploads.delegations).set(PROGRAM, name(1), is_delegated, effects);
+        let mut header = header(by, name(200));
         header.extensions.request = id;
-        uploads.handle_kept(Some(own), &header, &notice, &mut effects);
-        uploads
-            .delegated_status(8)
-            .first()
-            .map(|it| (it.kept, it.chunks))
+        uploads.handle_kept(Some(own), &header, &notice, effects);
+        let status = uploads.delegated_status(8);
+        status.first().map(|it| (it.kept, it.chunks))
     };
     assert_eq!(kept_after(own, None, false), None);
     assert_eq!(kept_after(other, None, true), None);
@@ -180,85 +179,53 @@ fn a_notice_of_kept_chunks_is_believed_of_the_own_router_alone() {
 /// "The sender starts at an initial end-to-end sending window" [MFTP §3.4.2], and stops after it.
 #[test]
 fn a_source_sends_a_window_and_waits_for_the_next_advice() {
-    let mut uploads = Uploads::new(Guid([200; 32]), 64, &mut SeededRng::new(1));
-    let mut effects = Effects::default();
-    let (content, client) = (Guid([1; 32]), Guid([7; 32]));
-    let publish = Publish {
-        content,
-        content_len: 1 << 20,
-        kind: ContentKind::File,
-        file_name: String::new(),
-    };
-    uploads.publish(Time::ZERO, offered(publish), &mut effects);
-    let mut told = |uploads: &mut Uploads, window: u16, chunks: ChunkRanges| {
-        let (service, upper) = (ServiceId::UNICAST, UpperProtocol::Transport);
-        let mut header = NetworkHeader::new(service, upper, client, content);
+    let mut source = Source::new(64, 1);
+    let told = |source: &mut Source, chunks: u16, wanted: ChunkRanges| {
+        let mut header = header(name(7), name(1));
         header.extensions.request = Some(5);
+        let verdict = WindowVerdict::Maintain;
         let request = Request {
-            content,
-            chunk_log2: 16,
             is_exact: true,
-            window: Some(WindowAdvice {
-                verdict: WindowVerdict::Maintain,
-                chunks: window,
-            }),
-            reliability: Reliability::Nack,
-            chunks,
+            window: Some(WindowAdvice { verdict, chunks }),
+            chunks: wanted,
+            ..request(name(1))
         };
-        let (way, presence) = (Way::Uplink, Presence::MayBeUnderWay);
-        uploads.handle_wanted(Time::ZERO, way, &header, request, presence, &mut effects);
-        let mut upload = uploads.by_key.values_mut().next();
+        source.handle_wanted(Way::Uplink, &header, request);
+        let mut upload = source.first();
         let next = || upload.as_mut().and_then(|it| it.next());
         core::iter::from_fn(next).collect::<Vec<u32>>()
     };
     // The last one of sixteen first.
-    assert_eq!(told(&mut uploads, 3, ChunkRanges::all()), [15, 0, 1]);
-    assert_eq!(told(&mut uploads, 2, ChunkRanges::default()), [2, 3]);
+    assert_eq!(told(&mut source, 3, ChunkRanges::all()), [15, 0, 1]);
+    assert_eq!(told(&mut source, 2, ChunkRanges::default()), [2, 3]);
     // Lost ones first.
-    assert_eq!(told(&mut uploads, 2, ChunkRanges::from(1..2)), [1, 4]);
+    assert_eq!(told(&mut source, 2, ChunkRanges::from(1..2)), [1, 4]);
     // What comes back, and what a proxy stores, is no part of the window.
-    let upload = uploads.by_key.values_mut().next().unwrap();
+    let upload = source.first().unwrap();
     upload.take_back(4);
     assert_eq!(upload.next(), Some(4));
-    upload.note_stored(Guid([9; 32]), &ChunkRanges::from(0..2));
+    upload.note_stored(name(9), &ChunkRanges::from(0..2));
     assert_eq!(
         [upload.next(), upload.next(), upload.next()],
         [Some(5), Some(6), None]
     );
     // A closed window takes the request back.
-    assert!(told(&mut uploads, 0, ChunkRanges::default()).is_empty());
-    assert!(uploads.by_key.is_empty());
-}
-
-fn request_for(content: Guid, chunks: ChunkRanges) -> Request {
-    Request {
-        content,
-        chunk_log2: 16,
-        is_exact: false,
-        window: None,
-        reliability: Reliability::Nack,
-        chunks,
-    }
+    assert!(told(&mut source, 0, ChunkRanges::default()).is_empty());
+    assert_eq!(source.uploads.len(), 0);
 }
 
 /// Sends a content of 100 bytes, whose offer has the same number, to a client.
-fn push(uploads: &mut Uploads, effects: &mut Effects, client: Guid, number: u8) {
-    let content = Guid([number; 32]);
+fn push(source: &mut Source, client: Guid, number: u8) {
+    let content = name(number);
     let keys = whimbrel_gnrs::KeyPair::from_secret(&[3; 32]);
     let send = SendContent {
         request: number.into(),
         destination: client,
         options: TransferOptions::default(),
         proposed: OfferUse::File,
-        content: Publish {
-            content,
-            content_len: 100,
-            kind: ContentKind::File,
-            file_name: String::new(),
-        },
+        content: publish(content, 100),
     };
-    let (service, upper) = (ServiceId::CONTENT_REQUEST, UpperProtocol::Transport);
-    let mut header = NetworkHeader::new(service, upper, client, content);
+    let mut header = header(client, content);
     header.extensions.request = Some(number.into());
     let terms = OfferTerms {
         destination: client,
@@ -268,99 +235,102 @@ fn push(uploads: &mut Uploads, effects: &mut Effects, client: Guid, number: u8) 
         kind: ContentKind::File,
         file_name: "",
     };
-    let offer = SignedOffer::sign(&keys, &terms, OfferUse::File, 0);
     let pushed = Pushed {
         send: &send,
-        offer,
+        offer: SignedOffer::sign(&keys, &terms, OfferUse::File, 0),
         header: &header,
-        request: request_for(content, ChunkRanges::all()),
+        request: request(content),
     };
-    uploads.push_content(Time::ZERO, PROGRAM, pushed, effects);
+    let effects = &mut source.effects;
+    (source.uploads).push_content(Time::ZERO, PROGRAM, pushed, effects);
 }
 
 /// More contents than an inbox receives at the same time leave in turn.
 #[test]
 fn of_many_contents_for_one_receiver_some_leave_at_a_time() {
-    let mut uploads = Uploads::new(Guid([200; 32]), 4096, &mut SeededRng::new(1));
-    let mut effects = Effects::default();
-    let client = Guid([7; 32]);
+    let mut source = Source::new(4096, 0);
+    let client = name(7);
     for number in 1..=100 {
-        push(&mut uploads, &mut effects, client, number);
+        push(&mut source, client, number);
     }
-    let leave = |uploads: &mut Uploads| {
-        let next = uploads.by_key.iter_mut().filter_map(|(key, upload)| {
-            upload.next()?;
-            Some(key.content.0[0])
-        });
+    let leave = |source: &mut Source| {
+        let uploads = source.uploads.by_key.iter_mut();
+        let next = uploads.filter_map(|(key, upload)| upload.next().map(|_| key.content.0[0]));
         next.collect::<Vec<u8>>()
     };
-    assert_eq!(leave(&mut uploads), (1..=32).collect::<Vec<u8>>());
-    assert_eq!(leave(&mut uploads), [0; 0]);
+    assert_eq!(leave(&mut source), (1..=32).collect::<Vec<u8>>());
+    assert_eq!(leave(&mut source), [0; 0]);
     // The receiver has two of them.
-    for number in [5, 6] {
-        let key = *uploads
-            .by_key
-            .keys()
-            .find(|it| it.content.0[0] == number)
-            .unwrap();
-        uploads.note_confirmed(&key, &ChunkRanges::from(0..1), &mut effects);
+    for content in [5, 6].map(name) {
+        let key = Key {
+            content,
+            client,
+            way: Way::Uplink,
+            is_sent: true,
+        };
+        let chunk = ChunkRanges::from(0..1);
+        (source.uploads).note_confirmed(&key, &chunk, &mut source.effects);
     }
-    assert_eq!(leave(&mut uploads), [33, 34]);
+    assert_eq!(leave(&mut source), [33, 34]);
 }
 
 /// A sent content, and what its receiver says of it.
-struct Sent {
-    uploads: Uploads,
-    effects: Effects,
-    client: Guid,
-    content: Guid,
-}
+struct Sent(Source);
 
 impl Sent {
     const ID: u64 = 5;
+    const CONTENT: Guid = Guid([Sent::ID as u8; 32]);
 
     fn new() -> Sent {
-        let mut sent = Sent {
-            uploads: Uploads::new(Guid([200; 32]), 64, &mut SeededRng::new(1)),
-            effects: Effects::default(),
-            client: Guid([7; 32]),
-            content: Guid([Sent::ID as u8; 32]),
-        };
-        push(
-            &mut sent.uploads,
-            &mut sent.effects,
-            sent.client,
-            Sent::ID as u8,
-        );
-        sent
+        let mut source = Source::new(64, 0);
+        push(&mut source, name(7), Sent::ID as u8);
+        Sent(source)
     }
 
     fn header(&self, id: u64) -> NetworkHeader {
-        let (service, upper) = (ServiceId::UNICAST, UpperProtocol::Transport);
-        let mut header = NetworkHeader::new(service, upper, self.client, self.uploads.guid);
+        let mut header = header(name(7), self.0.uploads.guid);
         header.extensions.request = Some(id);
         header
     }
 
     fn ask(&mut self, id: u64, chunks: ChunkRanges) {
-        let (header, request) = (self.header(id), request_for(self.content, chunks));
-        let (way, presence) = (Way::Uplink, Presence::MayBeUnderWay);
-        let effects = &mut self.effects;
-        (self.uploads).handle_wanted(Time::ZERO, way, &header, request, presence, effects);
+        let request = Request {
+            chunks,
+            ..request(Sent::CONTENT)
+        };
+        let header = self.header(id);
+        self.0.handle_wanted(Way::Uplink, &header, request);
     }
 
     fn acknowledge(&mut self) {
-        let (header, ack) = (
-            self.header(Sent::ID),
-            request_for(self.content, ChunkRanges::all()),
-        );
-        let effects = &mut self.effects;
-        (self.uploads).handle_ack(Time::ZERO, Way::Uplink, &header, &ack, effects);
+        let (header, ack) = (self.header(Sent::ID), request(Sent::CONTENT));
+        let Source { uploads, effects } = &mut self.0;
+        uploads.handle_ack(Time::ZERO, Way::Uplink, &header, &ack, effects);
+    }
+
+    fn check(&mut self, now: Time) {
+        self.0.uploads.check_uploads(now, &mut self.0.effects);
+    }
+
+    /// Returns true if each upload has these chunks to send.
+    fn is_pending(&self, chunks: &ChunkRanges) -> bool {
+        let mut uploads = self.0.uploads.by_key.iter();
+        uploads.all(|(_, upload)| upload.pending == *chunks)
+    }
+
+    /// Returns of each upload whether its content is sent without a request.
+    fn left(&self) -> Vec<bool> {
+        self.0
+            .uploads
+            .by_key
+            .keys()
+            .map(|key| key.is_sent)
+            .collect()
     }
 
     /// Returns the ends that the program was told of.
     fn ends(&mut self) -> Vec<SendState> {
-        let actions = core::iter::from_fn(|| self.effects.next());
+        let actions = core::iter::from_fn(|| self.0.effects.next());
         let states = actions.filter_map(|action| match action {
             Action::Tell(_, LocalEvent::Sending { state, .. }) => Some(state),
             _ => None,
@@ -375,7 +345,7 @@ impl Sent {
 fn a_stop_that_overtakes_the_confirmation_is_no_refusal() {
     let mut sent = Sent::new();
     sent.ask(Sent::ID, ChunkRanges::default());
-    assert!(sent.uploads.by_key.values().all(|it| it.pending.is_empty()));
+    assert!(sent.is_pending(&ChunkRanges::default()));
     assert_eq!(sent.ends(), []);
     sent.acknowledge();
     assert_eq!(sent.ends(), [SendState::Delivered]);
@@ -383,10 +353,9 @@ fn a_stop_that_overtakes_the_confirmation_is_no_refusal() {
     let mut sent = Sent::new();
     sent.ask(Sent::ID, ChunkRanges::default());
     let later = Time::ZERO + Duration::from_secs(20);
-    sent.uploads.check_uploads(later, &mut sent.effects);
+    sent.check(later);
     assert_eq!(sent.ends(), [SendState::Leaving]);
-    let pending = |it: &Upload| it.pending == ChunkRanges::from(0..1);
-    assert!(sent.uploads.by_key.values().all(pending));
+    assert!(sent.is_pending(&ChunkRanges::from(0..1)));
     // It has forgotten it, and asks.
     sent.ask(Sent::ID, ChunkRanges::all());
     sent.acknowledge();
@@ -397,14 +366,12 @@ fn a_stop_that_overtakes_the_confirmation_is_no_refusal() {
 fn a_request_for_a_content_that_is_sent_too_is_an_upload_of_its_own() {
     let mut sent = Sent::new();
     sent.ask(99, ChunkRanges::all());
-    assert_eq!(sent.uploads.len(), 2);
+    assert_eq!(sent.left().len(), 2);
     // Its end is not that of the other.
     sent.ask(99, ChunkRanges::default());
-    let left: Vec<bool> = sent.uploads.by_key.keys().map(|key| key.is_sent).collect();
-    assert_eq!(left, [true]);
+    assert_eq!(sent.left(), [true]);
     sent.ask(99, ChunkRanges::all());
     sent.acknowledge();
     assert_eq!(sent.ends(), [SendState::Delivered]);
-    let left: Vec<bool> = sent.uploads.by_key.keys().map(|key| key.is_sent).collect();
-    assert_eq!(left, [false]);
+    assert_eq!(sent.left(), [false]);
 }

@@ -1,9 +1,6 @@
 //! The source's side of the end-to-end window [MFTP §3.4.2].
 
-use whimbrel_core::Time;
-
-use super::{Key, Uploads};
-use crate::wire::{NetworkHeader, Request, WindowAdvice};
+use crate::wire::WindowAdvice;
 
 /// What a source may send until its receiver's next advice.
 ///
@@ -34,27 +31,6 @@ impl SendWindow {
     /// of its own.
     pub(super) fn give_back(&mut self, bytes: u64) {
         self.left = self.left.map(|left| left.saturating_add(bytes));
-    }
-}
-
-impl Uploads {
-    /// Follows the advice of a receiver that misses nothing.
-    pub(super) fn follow_window(
-        &mut self,
-        now: Time,
-        key: Key,
-        header: &NetworkHeader,
-        advice: &Request,
-    ) {
-        let upload = self.by_key.get_mut(&key);
-        // There is nothing left to send if the upload is over.
-        let Some(upload) = upload.filter(|it| it.is_about(header.extensions.request)) else {
-            return;
-        };
-        upload.window.advise(advice.window, advice.chunk_log2);
-        upload.client_address = header.source_address;
-        upload.last_use = now;
-        self.take_turn(key);
     }
 }
 

@@ -68,13 +68,8 @@ impl Proxy {
             chunk.header.destination_address = Guid::NONE;
             chunk.header.extensions.via = None;
             chunk.header.extensions.addresses.clear();
-            effects.push(Action::Forward(ChunkToSend {
-                chunk,
-                room,
-                from: None,
-                origin: None,
-                order: None,
-            }));
+            let copy = ChunkToSend::originated(chunk, room);
+            effects.push(Action::Forward(copy));
         }
         handed
     }

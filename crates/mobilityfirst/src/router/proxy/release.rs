@@ -44,7 +44,7 @@ impl Proxy {
             return false;
         }
         let mut hops = hops.clone();
-        hops.refresh(links);
+        hops.refresh(|port| links.branch(port));
         let Some(id) = self.store.oldest_for(&destination) else {
             self.stop_waiting(destination, effects);
             return false;

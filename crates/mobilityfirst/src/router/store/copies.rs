@@ -17,7 +17,7 @@ use crate::wire::{ChunkRanges, Data, NetworkHeader, Request};
 
 /// A copy's place: content and index.
 pub(in crate::router) type CopyKey = (Guid, u32);
-type Order = LinkedHashMap<CopyKey, (), KeyedState>;
+type EvictionOrder = LinkedHashMap<CopyKey, (), KeyedState>;
 
 #[derive(Debug)]
 struct Copy {
@@ -91,9 +91,9 @@ pub(in crate::router) struct Copies {
     pool: Pool,
     by_content: BTreeMap<Guid, OfContent>,
     // Least recently asked for first.
-    cached: Order,
+    cached: EvictionOrder,
     // Oldest first.
-    kept: Order,
+    kept: EvictionOrder,
     // When kept copies expire: in another order, for their producers choose the times.
     expiries: TimerQueue<CopyKey>,
     cached_bytes: u64,

@@ -10,7 +10,7 @@ use super::{Owner, StoreId};
 #[derive(Debug, Default)]
 pub(super) struct OnDisk {
     by_key: BTreeMap<DiskKey, StoreId>,
-    of_owner: BTreeMap<Owner, Owned>,
+    of_owner: BTreeMap<Owner, OwnedOnDisk>,
     // The same by their bytes.
     owners: BTreeSet<(u64, Owner)>,
     // Written ones whose chunks are in memory as well, and what their memory is.
@@ -19,7 +19,7 @@ pub(super) struct OnDisk {
 }
 
 #[derive(Debug, Default)]
-struct Owned {
+struct OwnedOnDisk {
     ids: BTreeSet<StoreId>,
     bytes: u64,
 }
@@ -44,7 +44,7 @@ impl OnDisk {
         self.set_written(id, None);
     }
 
-    fn recount(&mut self, owner: Owner, change: impl FnOnce(&mut Owned)) {
+    fn recount(&mut self, owner: Owner, change: impl FnOnce(&mut OwnedOnDisk)) {
         let owned = self.of_owner.entry(owner).or_default();
         self.owners.remove(&(owned.bytes, owner));
         change(owned);
