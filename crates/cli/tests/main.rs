@@ -1,4 +1,8 @@
 //! The crate's tests as one program: each program of its own would link everything anew.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests of real programs in real time"
+)]
 
 mod addresses;
 mod bench;

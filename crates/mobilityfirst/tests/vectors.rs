@@ -98,7 +98,7 @@ fn offered() -> Chunk {
     };
     let offer = SignedOffer::sign(&keys, &terms, OfferUse::File, 1_800_000_000_000);
     assert!(offer.is_by(&keys.guid(), &terms));
-    chunk.header.extensions.offer = Some(offer);
+    chunk.header.extensions.offer = Some(offer.into());
     chunk
 }
 

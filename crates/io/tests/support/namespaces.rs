@@ -1,5 +1,10 @@
 //! Network namespaces for tests.
 #![allow(unsafe_code, reason = "moving a thread to a new network namespace")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "real interfaces in real time"
+)]
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};

@@ -92,7 +92,7 @@ impl Host {
         let upper = UpperProtocol::Transport;
         let mut header = self.access.header(ready.way, service, upper, ready.to);
         header.extensions.request = ready.request_id;
-        header.extensions.offer = ready.offer;
+        header.extensions.offer = ready.offer.map(Box::new);
         header.extensions.lifetime_ms = treatment.lifetime_ms;
         header.extensions.nack_timeout_ms = ready.nack_timeout_ms;
         header.extensions.nack_routers = ready.nack_routers;

@@ -166,8 +166,10 @@ impl OfferedContents {
     /// is settled.
     pub(super) fn receive(&mut self, now: Time, chunk: EarlyChunk, effects: &mut Effects) -> bool {
         let (header, data) = (&chunk.header, &chunk.data);
-        let (Some(number), Some(signed)) = (header.extensions.request, header.extensions.offer)
-        else {
+        let (Some(number), Some(signed)) = (
+            header.extensions.request,
+            header.extensions.offer.as_deref().copied(),
+        ) else {
             return false;
         };
         let id = OfferId {

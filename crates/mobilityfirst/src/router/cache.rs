@@ -221,9 +221,9 @@ fn answer(copy: &Chunk, asked: &NetworkHeader) -> Chunk {
         // It stays a copy for members at the routers that it passes.
         let group = was.extensions.group.clone();
         header.extensions.group = Some(group.unwrap_or_else(|| Box::new(was.destination)));
-        header.extensions.offer = was.extensions.offer;
+        header.extensions.offer = was.extensions.offer.clone();
     } else if asked.source == was.destination {
-        header.extensions.offer = was.extensions.offer;
+        header.extensions.offer = was.extensions.offer.clone();
     }
     let message = copy.message.clone();
     Chunk { header, message }

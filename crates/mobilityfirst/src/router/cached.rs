@@ -297,7 +297,7 @@ impl Scene {
     fn delegate(&mut self, to: usize, index: u32, offer: Option<SignedOffer>, lies: bool) {
         let mut chunk = self.chunk(to, index, lies);
         chunk.header.extensions.delegate = true;
-        chunk.header.extensions.offer = offer;
+        chunk.header.extensions.offer = offer.map(Box::new);
         self.net.send(1, chunk);
         self.net.run(Duration::from_millis(200));
     }
@@ -440,7 +440,7 @@ impl GroupScene {
             None => header.service = header.service.with(ServiceId::MULTICAST),
         }
         header.extensions.request = Some(OFFER);
-        header.extensions.offer = Some(offer());
+        header.extensions.offer = Some(offer().into());
         self.scene.net.send(1, chunk);
         self.run(200);
     }

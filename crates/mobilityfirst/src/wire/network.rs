@@ -117,7 +117,7 @@ pub struct Extensions {
     /// known only to it and to the nodes on the way. What comes without it is not believed.
     pub request: Option<u64>,
     /// With a chunk that its receiver has not requested: what its sender offers.
-    pub offer: Option<SignedOffer>,
+    pub offer: Option<Box<SignedOffer>>,
     /// With a chunk of a content: how long further ones may be missing before the receiver tells the source,
     /// in milliseconds. A receiver that has a time of its own does not use it.
     pub nack_timeout_ms: Option<u32>,
@@ -339,7 +339,7 @@ impl Extensions {
                         .map_err(|_| WireError::Invalid("request id"))?;
                     extensions.request = Some(u64::from_be_bytes(bytes));
                 }
-                EXTENSION_OFFER => extensions.offer = Some(SignedOffer::decode(value)?),
+                EXTENSION_OFFER => extensions.offer = Some(SignedOffer::decode(value)?.into()),
                 EXTENSION_GROUP => {
                     let group = Guid::from_slice(value).ok_or(WireError::Invalid("group"))?;
                     extensions.group = Some(Box::new(group));
@@ -407,7 +407,7 @@ pub(super) mod tests {
                 hop_limit, service: ServiceId(service),
                 upper: [UpperProtocol::Transport, UpperProtocol::Echo, UpperProtocol::Control][upper],
                 source: guids[0], source_address: guids[1], destination: guids[2], destination_address: guids[3],
-                extensions: Extensions { via, lifetime_ms, addresses, request, offer, nack_timeout_ms, delegate, nack_routers, group: group.map(Box::new), above, members, unknown },
+                extensions: Extensions { via, lifetime_ms, addresses, request, offer: offer.map(Box::new), nack_timeout_ms, delegate, nack_routers, group: group.map(Box::new), above, members, unknown },
             }
         }
     }

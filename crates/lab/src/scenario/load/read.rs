@@ -439,7 +439,7 @@ fn plane(
 }
 
 /// Checks a push by another program.
-fn check_program(pushes: &Pushes, plane: Plane) -> Checked {
+fn check_program(pushes: &Pushes, plane: Plane) -> CheckResult {
     let key = if pushes.message { "message" } else { "push" };
     let message = "rate is what another program is told: by = \"norm\", \"uftp\" or \"udpcast\"";
     refuse(pushes.by.is_none(), key, message)?;
