@@ -359,7 +359,7 @@ impl Extensions {
     }
 }
 
-/// Returns the names in an extension, of which there may be so many.
+/// Returns the names in an extension; `None` if they are more than `most`, or the last one is cut off.
 fn names(value: &[u8], most: usize) -> Option<Vec<Guid>> {
     let whole = value.chunks_exact(32);
     let is_whole = whole.remainder().is_empty() && whole.len() <= most;
