@@ -297,10 +297,10 @@ fn pages_show_both_back_ends_beside_the_paper() {
         assert_eq!(page.contains("Linux 0.0"), in_namespaces, "{name}");
         let has_transfers = study.name.starts_with("mftp-fig") || study.name == "tcpicn-sim";
         assert_eq!(page.contains("flent"), has_transfers, "{name}");
-        // The simulator has neither ICMP nor Multipath TCP.
+        // The simulator has neither ICMP nor Multipath TCP nor programs of IP multicast.
         let is_whole = !matches!(
             study.name,
-            "multihoming-ping" | "multihoming-throughput" | "multihoming-grid"
+            "mftp-multicast" | "multihoming-ping" | "multihoming-throughput" | "multihoming-grid"
         );
         assert!(!page.contains("not run yet"), "{name}");
         assert_ne!(page.contains("not measured"), is_whole, "{name}");

@@ -233,12 +233,17 @@ struct View<'a> {
 
 impl<'a> View<'a> {
     fn new(network: &'a Network, weight: Weight, through: Option<Role>) -> View<'a> {
-        let nodes = 0..network.nodes.len();
+        let mut links = vec![Vec::new(); network.nodes.len()];
+        for (link, known) in network.links.iter().enumerate() {
+            let (one, other) = known.ends;
+            links[one].push((link, other));
+            links[other].push((link, one));
+        }
         View {
             network,
             weight,
             through,
-            links: nodes.map(|node| network.at(node).collect()).collect(),
+            links,
         }
     }
 
