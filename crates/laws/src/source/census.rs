@@ -22,16 +22,10 @@ const QUESTIONS: &[&str] = &["can_", "has_", "is_", "may_", "needs_", "takes_", 
 const RATE_CONTROL: &[&str] = &[
     "congestion",
     "feedback",
-    "jitter",
-    "overflow",
     "pacing",
-    "rate",
-    "scavenger",
-    "search",
     "sender/control",
     "sender/thin",
     "sender/train",
-    "sharing",
 ];
 
 /// The configurations from which a node's machine is made.

@@ -1,7 +1,7 @@
 //! Congestion control of a hop: how fast it sends, and how much may be in flight.
 //!
 //! A [`Law`] takes each answer of the neighbour, which reports what was acknowledged, lost and marked, and sets a pace and a
-//! window. To add one, implement the trait and give it a name in [`Pacing`].
+//! window. To add one, implement the trait, give it a name in [`Pacing`] and an arm in [`law`].
 
 mod bottleneck;
 mod cubic;
