@@ -182,11 +182,10 @@ impl Queue {
 
     /// Removes and returns the next chunk, of those lanes that may go. The hop has it then.
     pub(super) fn pop_front(&mut self, may_go: impl Fn(usize) -> bool) -> Option<Next> {
-        let waiting = (0..LANES).filter(|lane| self.waits_in(*lane));
-        let (free, full): (Vec<usize>, Vec<usize>) = waiting.partition(|lane| may_go(*lane));
-        let number = match full.is_empty() {
+        let mut waiting = (0..LANES).filter(|lane| self.waits_in(*lane));
+        let number = match waiting.clone().all(&may_go) {
             true => self.turns.next(),
-            false => self.lanes[*free.first()?].turns.next(),
+            false => self.lanes[waiting.find(|lane| may_go(*lane))?].turns.next(),
         }?;
         let of_content = self.contents.get_mut(&number)?;
         let (lane, outgoing) = (of_content.lane, of_content.chunks.pop_front()?);
