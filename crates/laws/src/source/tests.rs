@@ -46,11 +46,11 @@ fn counts() -> Vec<Count> {
     fs::create_dir_all(&rates).unwrap();
     fs::write(
         rates.join("../lib.rs"),
-        "mod hop { mod rate; mod frames; }\n",
+        "mod hop { mod pacing; mod frames; }\n",
     )
     .unwrap();
     fs::write(
-        rates.join("rate.rs"),
+        rates.join("pacing.rs"),
         "const GAIN: u8 = 2;\nconst _: () = ();\n",
     )
     .unwrap();
@@ -105,7 +105,7 @@ fn tuples_and_acting_predicates_of_tests_do_not_count() {
 #[test]
 fn constants_count_where_the_rate_is_controlled() {
     let count = found("constants of a hop's congestion control");
-    assert_eq!(count.examples, ["1 crates/link/src/hop/rate.rs"]);
+    assert_eq!(count.examples, ["1 crates/link/src/hop/pacing.rs"]);
 }
 
 #[test]
