@@ -48,6 +48,50 @@ fn run(file: &str, backend: &str, folder: &Path) -> impl Fn(&str) -> f64 + use<>
 }
 
 #[test]
+fn a_run_that_is_killed_is_taken_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("results");
+    let journal = folder.path().join("results.unfinished.jsonl");
+    let arguments = [
+        "lab",
+        "run",
+        RANDOM_GRAPH,
+        "--runs",
+        "8",
+        "--jobs",
+        "1",
+        "-o",
+        output.to_str().unwrap(),
+    ];
+    let mut first = Command::new(env!("CARGO_BIN_EXE_whimbrel"))
+        .args(arguments)
+        .spawn()
+        .unwrap();
+    let kept = || std::fs::read_to_string(&journal).unwrap_or_default();
+    while kept().lines().count() < 3 {
+        assert!(first.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert!(!output.exists());
+
+    let resumed = |more: &[&str]| {
+        let arguments = [&arguments[..], &["--resume"], more].concat();
+        whimbrel(&arguments)
+    };
+    let refused = resumed(&["--seed", "9"]);
+    let error = text(&refused.stderr);
+    assert!(error.contains("run without --resume"), "{error}");
+    let taken_up = resumed(&[]);
+    let said = text(&taken_up.stderr);
+    assert!(taken_up.status.success(), "{said}");
+    assert!(said.contains("finished runs are not repeated"), "{said}");
+    assert!(output.join("index.html").exists());
+    assert!(!journal.exists());
+}
+
+#[test]
 fn results_replace_no_other_files_and_a_load_that_is_cut_off_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let scenario = folder.path().join("scenario.toml");

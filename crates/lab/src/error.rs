@@ -35,6 +35,15 @@ pub enum LabError {
         /// The folder.
         folder: std::path::PathBuf,
     },
+    /// An interrupted batch had another program, scenario, seed or number of runs.
+    #[error(
+        "{} is of another program, scenario, seed or number of runs: run without --resume to begin anew",
+        journal.display()
+    )]
+    OtherTerms {
+        /// The file with its finished runs.
+        journal: std::path::PathBuf,
+    },
     /// The TUN device that an emulated link is made of is missing or closed to this user.
     #[error("emulated links need /dev/net/tun ({source}); {advice}")]
     NoTun {

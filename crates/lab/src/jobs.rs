@@ -3,7 +3,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::LabError;
+use crate::journal::{Journal, Place};
 
 /// Called with the progress of a batch: jobs done, all jobs, and the title of the last one.
 pub type Progress<'a> = &'a mut dyn FnMut(usize, usize, &str);
@@ -42,6 +46,42 @@ pub(crate) fn run_all<J: Sync, F: Send>(
         }
         Ok::<(), LabError>(())
     })?;
+    Ok(outcomes.into_iter().flatten().collect())
+}
+
+/// As [`run_all`], and keeps each result in the journal; a job whose result it already has is not run.
+pub(crate) fn run_kept<J: Sync, F: Send + Serialize + DeserializeOwned>(
+    jobs: &[J],
+    workers: usize,
+    title: impl Fn(&J) -> &str + Sync,
+    run: impl Fn(&J) -> Result<F, LabError> + Sync,
+    journal: Option<&Journal>,
+    progress: Progress<'_>,
+) -> Result<Vec<F>, LabError> {
+    let Some(journal) = journal else {
+        return run_all(jobs, workers, title, run, progress);
+    };
+    let batch = journal.next_batch();
+    let place = |job| Place { batch, job };
+    let mut outcomes: Vec<Option<F>> = (0..jobs.len())
+        .map(|job| journal.find(place(job)))
+        .collect();
+    let left: Vec<(usize, &J)> = jobs
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| outcomes[*index].is_none())
+        .collect();
+    let one = |(index, job): &(usize, &J)| {
+        let found = run(job)?;
+        journal.keep(place(*index), title(job), &found)?;
+        Ok(found)
+    };
+    let before = jobs.len() - left.len();
+    let mut say = |done, _, what: &str| progress(before + done, jobs.len(), what);
+    let found = run_all(&left, workers, |(_, job)| title(job), one, &mut say)?;
+    for ((index, _), found) in left.iter().zip(found) {
+        outcomes[*index] = Some(found);
+    }
     Ok(outcomes.into_iter().flatten().collect())
 }
 

@@ -28,6 +28,7 @@
 //! | [`transfer`] | [`TransferRecord`], the measurements of any transfer |
 //! | [`baseline`] | [`TcpBaseline`], the same file by the kernel's TCP |
 //! | [`browser`] | a page of many objects, and Chromium that loads it |
+//! | [`journal`] | the finished runs of a batch that was interrupted |
 //! | [`web`] | pages from a model, their server, and a browser emulator |
 // The lab is a driver: it works in real time, with threads, sockets and sleeps.
 #![allow(clippy::disallowed_methods)]
@@ -42,6 +43,7 @@ pub mod emulator;
 pub mod error;
 pub mod figure;
 mod jobs;
+pub mod journal;
 pub mod mobility;
 pub mod namespace;
 pub mod ndnd;

@@ -53,6 +53,7 @@ fn flent_reads_and_draws_a_study() {
         seed: 1,
         jobs: Some(1),
         program: "whimbrel".into(),
+        journal: None,
     };
     let result = Study::find("mftp-fig8")
         .unwrap()

@@ -693,6 +693,7 @@ film = { from = "n1", to = "n3", file = "1 MB" }
             backend,
             jobs: Some(1),
             program: "whimbrel".into(),
+            journal: None,
         };
         let ran = read(&text).unwrap().run(&options, &mut |_, _, _| {});
         assert_eq!(ran.map(|_| ()).unwrap_err().to_string(), said);

@@ -202,6 +202,7 @@ fn run(study: &Study, folder: &Path) -> StudyResult {
         seed: 1,
         jobs: Some(3),
         program: "whimbrel".into(),
+        journal: None,
     };
     let mut reports = Vec::new();
     let result = study
@@ -405,6 +406,7 @@ fn run_line(more: &str, folder: &Path) -> Result<StudyResult, String> {
         seed: 1,
         jobs: Some(2),
         program: "whimbrel".into(),
+        journal: None,
     };
     let ran = Study::find("belrp-linear")
         .unwrap()
@@ -498,6 +500,7 @@ fn a_scenario_that_a_study_cannot_work_from_is_refused_by_key() {
             seed: 1,
             jobs: Some(1),
             program: "whimbrel".into(),
+            journal: None,
         };
         let study = Study::find("belrp-linear").unwrap();
         let ran = study.run(&options, &mut |_, _, _| {});
@@ -532,6 +535,7 @@ fn a_study_without_namespaces_says_what_to_do() {
         seed: 1,
         jobs: None,
         program: "whimbrel".into(),
+        journal: None,
     };
     let error = study
         .run(&options, &mut |_, _, _| {})

@@ -144,6 +144,7 @@ pub fn run(
         backend: options.backend,
         jobs: options.jobs,
         program: options.program.clone(),
+        journal: None,
     };
     let batch = scenario.run(&batch, progress)?;
     let reached = |at: usize| {

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -9,6 +10,7 @@ use clap::{Args, Subcommand};
 use whimbrel_core::units::Span;
 use whimbrel_lab::LabError;
 use whimbrel_lab::figure::number;
+use whimbrel_lab::journal::{Journal, Terms};
 use whimbrel_lab::scenario::netns;
 use whimbrel_lab::scenario::report::{self, Report};
 use whimbrel_lab::scenario::{BatchOptions, Faults, Overrides, SAMPLE, Scenario};
@@ -18,6 +20,7 @@ use whimbrel_lab::torture;
 use super::study::BackendName;
 use super::{Outcome, json_line, out, stop_flag};
 use crate::exit::{Exit, Failure};
+use crate::logging::note;
 use crate::progress::Progress;
 
 #[derive(Subcommand, Debug)]
@@ -81,6 +84,9 @@ pub(crate) struct Run {
     /// earlier results there are replaced
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
+    /// Take up an interrupted run: what it has finished is not repeated
+    #[arg(long)]
+    resume: bool,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -223,6 +229,34 @@ pub(crate) fn run(command: LabCommand) -> Outcome {
     }
 }
 
+/// The finished runs of a batch that has no results yet, in a file beside the folder of the results.
+pub(crate) struct Unfinished {
+    /// The folder of the results.
+    pub(crate) path: PathBuf,
+    /// True to take up what is there.
+    pub(crate) resume: bool,
+}
+
+impl Unfinished {
+    pub(crate) fn open(&self, terms: &Terms) -> Result<Arc<Journal>, Failure> {
+        let mut name = self.path.clone().into_os_string();
+        name.push(".unfinished.jsonl");
+        let path = PathBuf::from(name);
+        let journal = match self.resume {
+            true => Journal::resume(&path, terms),
+            false => Journal::begin(&path, terms),
+        };
+        let journal = journal.map_err(failure)?;
+        if journal.finished() > 0 {
+            note(&format!(
+                "{} finished runs are not repeated",
+                journal.finished()
+            ));
+        }
+        Ok(Arc::new(journal))
+    }
+}
+
 fn load(file: &Path, overrides: Overrides) -> Result<Scenario, Failure> {
     Scenario::load(file, overrides).map_err(|faults: Faults| Failure::new(Exit::Usage, faults))
 }
@@ -239,15 +273,21 @@ fn run_scenario(arguments: &Run) -> Outcome {
         // Before any thread starts.
         whimbrel_lab::ensure_privileges().map_err(failure)?;
     }
-    let options = BatchOptions {
-        backend,
-        jobs: arguments.jobs.map(usize::from),
-        program: std::env::current_exe()?,
-    };
     let name = arguments.file.file_stem().unwrap_or_default();
     let default = || Path::new("whimbrel-lab").join(name).join(backend.name());
     let folder = arguments.output.clone().unwrap_or_else(default);
     report::check_folder(&folder).map_err(failure)?;
+    let journal = Unfinished {
+        path: folder.clone(),
+        resume: arguments.resume,
+    };
+    let journal = journal.open(&scenario.terms(backend, overrides))?;
+    let options = BatchOptions {
+        backend,
+        jobs: arguments.jobs.map(usize::from),
+        program: std::env::current_exe()?,
+        journal: Some(Arc::clone(&journal)),
+    };
     let mut progress = Progress::new(&scenario.title, arguments.json);
     let ran = scenario.run(&options, &mut |done, all, what| {
         progress.set(done as u64, Some(all as u64), what);
@@ -255,6 +295,7 @@ fn run_scenario(arguments: &Run) -> Outcome {
     progress.end();
     let batch = ran.map_err(failure)?;
     let report = report::write(&scenario, &batch, &folder, &command(arguments)).map_err(failure)?;
+    journal.remove().map_err(failure)?;
     if arguments.json {
         json_line(&report);
     } else {

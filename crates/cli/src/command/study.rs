@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueEnum};
 use whimbrel_lab::LabError;
@@ -10,6 +11,7 @@ use whimbrel_lab::study::{
     write_result,
 };
 
+use super::lab::Unfinished;
 use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
 use crate::logging::{note, path_line};
@@ -63,6 +65,9 @@ pub(crate) struct Run {
     /// Folder for the results: tables, pictures, transfers in flent's format, and pages
     #[arg(short, long, value_name = "DIR", default_value = DEFAULT_FOLDER)]
     output: PathBuf,
+    /// Take up an interrupted run: settings that it has finished are not repeated
+    #[arg(long)]
+    resume: bool,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -169,7 +174,7 @@ fn run_study(arguments: Run) -> Outcome {
             path_line(scenario)
         ));
     }
-    let options = StudyOptions {
+    let mut options = StudyOptions {
         backend,
         scenario: arguments.scenario,
         runs: arguments.runs,
@@ -179,7 +184,15 @@ fn run_study(arguments: Run) -> Outcome {
             Some(program) => program,
             None => std::env::current_exe()?,
         },
+        journal: None,
     };
+    let name = format!("{}-{}", study.name, backend.name());
+    let journal = Unfinished {
+        path: arguments.output.join(name),
+        resume: arguments.resume,
+    };
+    let journal = journal.open(&study.terms(&options).map_err(failure)?)?;
+    options.journal = Some(Arc::clone(&journal));
     let mut progress = Progress::new(study.name, arguments.json);
     let ran = study.run(&options, &mut |done, all, what| {
         progress.set(done as u64, Some(all as u64), what);
@@ -187,6 +200,7 @@ fn run_study(arguments: Run) -> Outcome {
     progress.end();
     let result = ran.map_err(failure)?;
     let folder = write_result(&result, &arguments.output).map_err(failure)?;
+    journal.remove().map_err(failure)?;
     let pages = write_pages(&arguments.output).map_err(failure)?;
     if arguments.json {
         json_line(&result);

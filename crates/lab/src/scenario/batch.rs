@@ -2,15 +2,17 @@
 //! at a time.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::document::Document;
 use super::link::place_of;
 use super::run::Run;
-use super::{Faults, Plan, Scenario, netns, sim};
+use super::{Faults, Overrides, Plan, Scenario, netns, sim};
 use crate::LabError;
-use crate::jobs::{Progress, run_all};
+use crate::jobs::{Progress, run_kept};
+use crate::journal::{Journal, Terms};
 use crate::study::Backend;
 
 /// The options of a run of all settings.
@@ -22,6 +24,8 @@ pub struct BatchOptions {
     pub jobs: Option<usize>,
     /// The whimbrel binary, for daemons in namespaces.
     pub program: PathBuf,
+    /// Keeps the finished runs, and has those of a batch that was interrupted.
+    pub journal: Option<Arc<Journal>>,
 }
 
 /// The results of all runs.
@@ -69,6 +73,11 @@ impl Scenario {
         Err(document.fault(&key, refusal.message(backend)).into())
     }
 
+    /// Returns the terms of a run with these overrides.
+    pub fn terms(&self, backend: Backend, overrides: Overrides) -> Terms {
+        Terms::new(&self.text, backend.name(), overrides.seed, overrides.runs)
+    }
+
     /// Runs the scenario.
     pub fn run(&self, options: &BatchOptions, progress: Progress<'_>) -> Result<Batch, LabError> {
         self.check(options.backend)?;
@@ -103,7 +112,14 @@ impl Scenario {
                 found,
             })
         };
-        let outcomes = run_all(&jobs, workers, |job| &job.title, one, progress)?;
+        let outcomes = run_kept(
+            &jobs,
+            workers,
+            |job| &job.title,
+            one,
+            options.journal.as_deref(),
+            progress,
+        )?;
         Ok(Batch {
             backend: options.backend,
             outcomes,

@@ -1,5 +1,8 @@
 //! Runs a study's transfers, several at a time.
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use super::{Progress, StudyInput};
 use crate::LabError;
 
@@ -24,4 +27,19 @@ pub(super) fn run_all<J: Job>(
 ) -> Result<Vec<J::Found>, LabError> {
     let workers = input.study.jobs(input.options);
     crate::jobs::run_all(jobs, workers, J::title, |job| job.run(input), progress)
+}
+
+/// As [`run_all`]; a run that the study's journal has is not repeated.
+pub(super) fn run_kept<J: Job>(
+    jobs: &[J],
+    input: &StudyInput<'_>,
+    progress: Progress<'_>,
+) -> Result<Vec<J::Found>, LabError>
+where
+    J::Found: Serialize + DeserializeOwned,
+{
+    let workers = input.study.jobs(input.options);
+    let journal = input.options.journal.as_deref();
+    let one = |job: &J| job.run(input);
+    crate::jobs::run_kept(jobs, workers, J::title, one, journal, progress)
 }

@@ -26,11 +26,13 @@ mod web;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::LabError;
 use crate::figure::Series;
+use crate::journal::{Journal, Terms};
 use crate::scenario::statement::{Range, Tolerance};
 use crate::scenario::{Overrides, Scenario, Setting};
 pub use archive::{read_results, write_result};
@@ -86,6 +88,8 @@ pub struct StudyOptions {
     pub jobs: Option<usize>,
     /// The whimbrel binary, for daemons in namespaces.
     pub program: PathBuf,
+    /// Keeps the finished runs, and has those of a batch that was interrupted.
+    pub journal: Option<Arc<Journal>>,
 }
 
 pub use crate::jobs::Progress;
@@ -210,13 +214,7 @@ impl Study {
                 other: self.default_backend().name(),
             });
         }
-        let scenario = match &options.scenario {
-            None => self.scenario.to_owned(),
-            Some(path) => std::fs::read_to_string(path).map_err(LabError::system(format!(
-                "read the scenario {}",
-                path.display()
-            )))?,
-        };
+        let scenario = self.scenario_text(options)?;
         (self.run)(
             &StudyInput {
                 study: self,
@@ -226,6 +224,26 @@ impl Study {
             },
             progress,
         )
+    }
+
+    /// Returns the terms of a run with these options.
+    pub fn terms(&self, options: &StudyOptions) -> Result<Terms, LabError> {
+        Ok(Terms::new(
+            &self.scenario_text(options)?,
+            options.backend.name(),
+            Some(options.seed),
+            options.runs,
+        ))
+    }
+
+    fn scenario_text(&self, options: &StudyOptions) -> Result<String, LabError> {
+        let Some(path) = &options.scenario else {
+            return Ok(self.scenario.to_owned());
+        };
+        std::fs::read_to_string(path).map_err(LabError::system(format!(
+            "read the scenario {}",
+            path.display()
+        )))
     }
 
     /// Returns true if this back end can run it.

@@ -115,12 +115,12 @@ pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<Stud
     )
 }
 
-/// Returns the bytes of the file: the most that a receiver has got.
+/// Returns the bytes of the file: the most that a receiver has got; no number if nobody has it.
 fn size_of(runs: &[Run]) -> f64 {
     let transfers = runs.iter().flat_map(|run| &run.transfers);
     transfers
         .map(|it| it.record.bytes as f64)
-        .fold(1.0, f64::max)
+        .fold(f64::NAN, f64::max)
 }
 
 /// Returns the number of receivers of the largest setting.
@@ -182,8 +182,8 @@ fn table(cells: &[Reception<'_>]) -> Table {
             cell.receivers().to_owned(),
             cell.loss().to_owned(),
             arrived(&cell.swept.1).to_string(),
-            format!("{:.2}", cell.source_bytes() / cell.size),
-            format!("{:.2}", cell.busiest()),
+            number(cell.source_bytes() / cell.size, 2),
+            number(cell.busiest(), 2),
             number(median, 2),
             number(last, 2),
             number(cell.size * 8e-6 / last, 1),

@@ -1,6 +1,8 @@
 //! Runs of a study: of a scenario as it is, and of one with one file.
 
-use super::jobs::{Job, run_all};
+use serde::{Deserialize, Serialize};
+
+use super::jobs::{Job, run_kept};
 use super::{Backend, Progress, StudyInput, StudyOptions};
 use crate::scenario::load::Plane;
 use crate::scenario::node::Role;
@@ -65,7 +67,7 @@ pub(super) fn run_settings(
             seed: setting.plan.seed.wrapping_add(u64::from(run)),
         }));
     }
-    let runs = run_all(&jobs, input, progress)?;
+    let runs = run_kept(&jobs, input, progress)?;
     let each = runs.chunks(scenario.runs as usize);
     Ok(each.map(<[Run]>::to_vec).collect())
 }
@@ -117,7 +119,7 @@ pub(super) fn arrived(runs: &[Run]) -> usize {
 }
 
 /// Counters of the access router's proxy, in chunks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ProxyUse {
     /// Chunks stored in it.
     pub(super) stored: u64,
@@ -147,7 +149,7 @@ impl ProxyUse {
 }
 
 /// The results of a trial.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Outcome {
     pub(super) record: TransferRecord,
     /// `None` for TCP.

@@ -118,7 +118,11 @@ impl Receiver<'_> {
             None => Some(begin),
             Some(word) => line_with(&sender, word, end).map(|line| line.at),
         };
-        let begin = begin.ok_or_else(|| sender.fault("did not start to send"))?;
+        // udpcast can wait for a registration that was lost until the end: nobody has the file then.
+        if begin.is_none() && sender.process().try_wait()?.is_some() {
+            return Err(sender.fault("did not start to send"));
+        }
+        let begin = begin.unwrap_or(end);
         let mut files = GroupFiles::new();
         let mut taken: Vec<PathBuf> = Vec::new();
         for (node, member, receiver) in &receiving {

@@ -3,7 +3,7 @@
 
 mod findings;
 
-use super::jobs::run_all;
+use super::jobs::run_kept;
 use super::trial::{Outcome, Trial};
 use super::{Progress, StudyInput, StudyResult, Transfer};
 use crate::LabError;
@@ -115,7 +115,7 @@ pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<Stud
             (0..scenario.runs).map(move |run| trial(setup, group, setting, run))
         })
         .collect();
-    let outcomes = run_all(&trials, input, progress)?;
+    let outcomes = run_kept(&trials, input, progress)?;
     let each = outcomes.chunks(scenario.runs as usize);
     for (group, outcomes) in groups.iter_mut().zip(each) {
         group.outcomes = outcomes.to_vec();

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::super::jobs::run_all;
+use super::super::jobs::run_kept;
 use super::super::result::mean;
 use super::super::trial::PlanRun;
 use super::super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
@@ -146,7 +146,7 @@ pub(in super::super) fn run(
             seed: plan.seed.wrapping_add(u64::from(run)),
         }));
     }
-    let found = run_all(&trials, input, progress)?;
+    let found = run_kept(&trials, input, progress)?;
     let runs = GridRuns {
         of_plans: found
             .chunks(scenario.runs as usize)

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::super::jobs::run_all;
+use super::super::jobs::run_kept;
 use super::super::result::mean;
 use super::super::trial::PlanRun;
 use super::super::{Comparison, NamedChart, Progress, StudyInput, StudyResult, Table};
@@ -59,7 +59,7 @@ pub(in super::super) fn run(
             seed: plan.seed,
         })
         .collect();
-    let runs = run_all(&jobs, input, progress)?;
+    let runs = run_kept(&jobs, input, progress)?;
     let clients = clients(input, plan, &section, &runs)?;
     let groups: Vec<(&str, Vec<&Client<'_>>)> = section
         .groups

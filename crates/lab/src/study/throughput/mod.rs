@@ -4,7 +4,7 @@ mod findings;
 
 use serde::Deserialize;
 
-use super::jobs::run_all;
+use super::jobs::run_kept;
 use super::trial::Trial;
 use super::{Progress, StudyInput, StudyResult, Transfer};
 use crate::scenario::{Scenario, Setting};
@@ -78,7 +78,7 @@ pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<Stud
         .iter()
         .flat_map(|place| (0..scenario.runs).map(|run| place.trial(run)))
         .collect();
-    let outcomes = run_all(&trials, input, progress)?;
+    let outcomes = run_kept(&trials, input, progress)?;
     let records: Vec<TransferRecord> = outcomes.into_iter().map(|outcome| outcome.record).collect();
     let cells = cells(&scenario, &places, &records);
     let transfers = trials.into_iter().zip(records);
