@@ -27,6 +27,11 @@ const SMALL: u64 = 32 << 10;
 /// longer than all of its round trip and some.
 const DIVIDED: ChunkSize = ChunkSize::GROUP;
 
+/// Links assumed on the way to the members of a group: nobody knows all of them.
+const GROUP_HOPS: u64 = 4;
+/// A copy for a group names its members. The list has at most this part of a chunk.
+const LIST_PART: u64 = 50;
+
 /// What a node knows of the path that a content takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Path {
@@ -73,6 +78,21 @@ impl Path {
         let sizes = ChunkSize::all().take_while(|size| size.bytes() <= largest);
         sizes.last().unwrap_or(ChunkSize::MIN)
     }
+}
+
+/// Returns the size of the chunks of a content for a group whose list of members takes `list` bytes: as
+/// [`Path::affords`], and large enough for the list.
+pub(crate) fn for_group(bytes: u64, list: u64, most: ChunkSize) -> ChunkSize {
+    let least = if bytes <= SMALL { SMALL } else { 0 };
+    let squared = bytes.saturating_mul(2 * (COST + list)) / GROUP_HOPS;
+    let squared = squared.max(least * least);
+    let mut sizes = ChunkSize::all().take_while(|size| *size < most);
+    let fits = |size: &ChunkSize| {
+        let bytes = size.bytes();
+        // The nearest one is less than the square root of two from the best.
+        bytes >= LIST_PART * list && 2 * bytes * bytes >= squared
+    };
+    sizes.find(fits).unwrap_or(most)
 }
 
 /// Returns the octet of a program's request for chunks of exactly this size, or, without one, for such
@@ -145,6 +165,18 @@ mod tests {
         }
         let size = path(SMALL + 1).affords(ChunkSize::DEFAULT);
         assert_eq!(size, ChunkSize::MIN);
+    }
+
+    #[test]
+    fn chunks_for_a_group_grow_with_the_content_and_the_list_of_members() {
+        let most = ChunkSize::from_code(18).unwrap();
+        let size = |bytes: u64, members: u64| for_group(bytes, members * 32, most).bytes() >> 10;
+        assert_eq!(size(2_000_000, 1), 32);
+        assert_eq!(size(2_000_000, 10), 32);
+        assert_eq!(size(2_000_000, 30), 64);
+        assert_eq!(size(4_000_000, 100), 256);
+        assert_eq!(size(1 << 30, 1), 256);
+        assert_eq!(size(1_000, 3), 32);
     }
 
     #[test]

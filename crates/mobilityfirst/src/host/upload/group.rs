@@ -12,6 +12,7 @@ use whimbrel_core::{Guid, Time};
 use whimbrel_gnrs::MAX_MEMBERS;
 
 use super::{Key, Presence, Timer, Uploads};
+use crate::chunk_size::for_group;
 use crate::host::effects::{Action, Effects};
 use crate::host::status::{GroupStatus, MemberStatus};
 use crate::local::{SendState, Service};
@@ -30,6 +31,9 @@ const ASK_AGAIN: Duration = Duration::from_secs(10);
 /// A chunk that a router could not store for a member is sent again after this long, and after twice as long
 /// each time, up to 16 times.
 const AGAIN: Duration = Duration::from_secs(2);
+/// Nothing leaves for this long, or until the router has told the members: their number decides about the size
+/// of chunks.
+const MEMBERS_WAIT: Duration = Duration::from_millis(500);
 /// Members in a report.
 const MAX_REPORTED: usize = 32;
 
@@ -68,12 +72,27 @@ pub(super) struct GroupPush {
     // The router has told them.
     is_known: bool,
     asked_at: Option<Time>,
+    // The members are waited for until then.
+    waits_until: Option<Time>,
     // Chunks that have left for all members.
     sent: ChunkRanges,
     repairs: [u64; 2],
 }
 
 impl GroupPush {
+    /// A content whose chunks get their size once the members are known.
+    pub(super) fn waiting_for_members(now: Time) -> GroupPush {
+        GroupPush {
+            waits_until: Some(now + MEMBERS_WAIT),
+            ..GroupPush::default()
+        }
+    }
+
+    /// Returns true while nothing leaves, because the members are not known yet.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waits_until.is_some()
+    }
+
     /// Returns who gets the chunk that is sent now; `None` if nobody wants it any more.
     pub(super) fn recipients_of(&mut self, index: u32) -> Option<Recipients> {
         let only = index..index.saturating_add(1);
@@ -396,8 +415,26 @@ impl Uploads {
                 push.members.insert(*name, member);
             }
             effects.set_earlier(Timer::Uploads, now);
+            self.size_chunks(now, &key);
             self.end_group(&key, effects);
         }
+    }
+
+    /// The members of a group are known: its chunks get their size, and leave.
+    fn size_chunks(&mut self, now: Time, key: &Key) {
+        let length = self.len_of(key);
+        let Some(group) = self.group_of(key) else {
+            return;
+        };
+        if group.waits_until.take().is_none() {
+            return;
+        }
+        let list = (group.members.len() * Guid::LEN) as u64;
+        if let Some(upload) = self.by_key.get_mut(key) {
+            let size = for_group(length, list, upload.chunk_size);
+            self.begin_in_chunks_of(now, key, size);
+        }
+        self.take_turn(*key);
     }
 
     fn end_group(&mut self, key: &Key, effects: &mut Effects) {
@@ -423,7 +460,14 @@ impl Uploads {
         if group.must_ask(now) {
             effects.push(Action::AskMembers(client));
         }
+        if group.waits_until.is_some_and(|until| until <= now) {
+            group.waits_until = None;
+            self.take_turn(*key);
+        }
+        let group = self.group_of(key)?;
+        let waits_until = group.waits_until;
         let (due, next) = group.take_due(now);
+        let next = [next, waits_until].into_iter().flatten().min();
         if !due.is_empty()
             && let Some(upload) = self.by_key.get_mut(key)
         {

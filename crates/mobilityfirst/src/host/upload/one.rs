@@ -334,8 +334,8 @@ impl Upload {
 
     /// Returns the next chunk to send, if the receiver's window is open.
     pub(super) fn next(&mut self) -> Option<u32> {
-        let is_waiting = self.push.as_ref().is_some_and(SentContent::is_waiting);
-        if is_waiting || !self.window.is_open() {
+        let is_held = self.push.as_ref().is_some_and(SentContent::is_held);
+        if is_held || !self.window.is_open() {
             return None;
         }
         let next = self.take_pending()?;

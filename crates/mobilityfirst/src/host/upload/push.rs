@@ -52,6 +52,10 @@ impl SentContent {
     /// A content that waits for its turn, or leaves from now on.
     pub(super) fn new(now: Time, app: App, pushed: &Pushed<'_>, is_waiting: bool) -> SentContent {
         let is_for_group = pushed.send.options.delivery.service == Service::Multicast;
+        let group = || match pushed.request.is_exact {
+            true => GroupPush::default(),
+            false => GroupPush::waiting_for_members(now),
+        };
         SentContent {
             app,
             request: pushed.send.request,
@@ -63,7 +67,7 @@ impl SentContent {
             is_stopped: false,
             probe: (now, PROBE),
             told: None,
-            group: is_for_group.then(GroupPush::default),
+            group: is_for_group.then(group),
         }
     }
 
@@ -78,6 +82,11 @@ impl SentContent {
     /// Returns true while it waits for others to the same receiver.
     pub(super) fn is_waiting(&self) -> bool {
         self.is_waiting
+    }
+
+    /// Returns true while nothing of it leaves.
+    pub(super) fn is_held(&self) -> bool {
+        self.is_waiting || self.group.as_ref().is_some_and(GroupPush::is_waiting)
     }
 
     /// Its turn has come.

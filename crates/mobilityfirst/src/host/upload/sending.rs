@@ -6,7 +6,7 @@ use whimbrel_core::Time;
 
 use super::one::count_of;
 use super::push::{Pushed, SentContent};
-use super::{Key, Uploads};
+use super::{Key, Timer, Uploads};
 use crate::host::catalogue::Offer;
 use crate::host::effects::Effects;
 use crate::host::status::PushStatus;
@@ -60,6 +60,7 @@ impl Uploads {
         if let Some(upload) = self.by_key.get_mut(&key) {
             upload.delivery = send.options.delivery;
             upload.push = Some(SentContent::new(now, app, &pushed, is_waiting));
+            effects.set_earlier(Timer::Uploads, now);
         }
     }
 
@@ -73,20 +74,26 @@ impl Uploads {
     /// Halves the chunks of a sent content, because a hop does not carry them. Returns false if the content
     /// is no sent one, or its chunks are the smallest.
     pub(super) fn shrink_push(&mut self, now: Time, key: &Key) -> bool {
+        let size = self.by_key.get(key).map(|upload| upload.chunk_size);
+        let smaller = size.and_then(|size| ChunkSize::from_code(size.code() - 1));
+        smaller.is_some_and(|smaller| self.begin_in_chunks_of(now, key, smaller))
+    }
+
+    /// Sends a content anew, in chunks of another size. Returns false if it is no sent one.
+    pub(super) fn begin_in_chunks_of(&mut self, now: Time, key: &Key, size: ChunkSize) -> bool {
         let length = self.len_of(key);
         let Some(upload) = self.by_key.get_mut(key) else {
             return false;
         };
-        let smaller = ChunkSize::from_code(upload.chunk_size.code() - 1);
-        let (Some(push), Some(smaller)) = (&mut upload.push, smaller) else {
+        let Some(push) = &mut upload.push else {
             return false;
         };
-        let count = count_of(smaller, length);
+        let count = count_of(size, length);
         push.note_new_size(count, &ChunkRanges::from(0..count));
         if let Some(group) = &mut push.group {
             group.begin_again();
         }
-        upload.begin_again(now, smaller, count);
+        upload.begin_again(now, size, count);
         true
     }
 
@@ -99,7 +106,7 @@ impl Uploads {
     }
 
     /// Returns the length of the content of an upload in bytes; 0 if it is no longer on offer.
-    fn len_of(&self, key: &Key) -> u64 {
+    pub(super) fn len_of(&self, key: &Key) -> u64 {
         let catalogue = self.contents.catalogue();
         catalogue.len_of(&key.content).unwrap_or_default()
     }

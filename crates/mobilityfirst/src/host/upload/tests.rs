@@ -216,14 +216,18 @@ fn a_source_sends_a_window_and_waits_for_the_next_advice() {
 
 /// Sends a content of 100 bytes, whose offer has the same number, to a client.
 fn push(source: &mut Source, client: Guid, number: u8) {
+    push_of(source, client, number, 100, TransferOptions::default());
+}
+
+fn push_of(source: &mut Source, client: Guid, number: u8, len: u64, options: TransferOptions) {
     let content = name(number);
     let keys = whimbrel_gnrs::KeyPair::from_secret(&[3; 32]);
     let send = SendContent {
         request: number.into(),
         destination: client,
-        options: TransferOptions::default(),
+        options,
         proposed: OfferUse::File,
-        content: publish(content, 100),
+        content: publish(content, len),
     };
     let mut header = header(client, content);
     header.extensions.request = Some(number.into());
@@ -231,7 +235,7 @@ fn push(source: &mut Source, client: Guid, number: u8) {
         destination: client,
         id: number.into(),
         content,
-        content_len: 100,
+        content_len: len,
         kind: ContentKind::File,
         file_name: "",
     };
@@ -239,10 +243,49 @@ fn push(source: &mut Source, client: Guid, number: u8) {
         send: &send,
         offer: SignedOffer::sign(&keys, &terms, OfferUse::File, 0),
         header: &header,
-        request: request(content),
+        request: Request::new(content, 18, Reliability::Nack, ChunkRanges::all()),
     };
     let effects = &mut source.effects;
     (source.uploads).push_content(Time::ZERO, PROGRAM, pushed, effects);
+}
+
+/// The number of members decides about the size of chunks, so that nothing leaves before it is known.
+#[test]
+fn chunks_for_a_group_have_the_size_that_its_members_afford() {
+    let mut options = TransferOptions::default();
+    options.delivery.service = crate::local::Service::Multicast;
+    let group = name(9);
+    let key = Key {
+        content: name(1),
+        client: group,
+        way: Way::Uplink,
+        is_sent: true,
+    };
+    let sent = || {
+        let mut source = Source::new(64, 0);
+        push_of(&mut source, group, 1, 2_000_000, options);
+        let upload = source.uploads.by_key.get_mut(&key).unwrap();
+        assert_eq!(upload.next(), None);
+        source
+    };
+    for (members, code) in [(3, 15), (30, 16), (200, 18)] {
+        let mut source = sent();
+        let members: Vec<Guid> = (10..).take(members).map(name).collect();
+        let (uploads, effects) = (&mut source.uploads, &mut source.effects);
+        uploads.note_members(Time::ZERO, group, &members, effects);
+        let upload = uploads.by_key.get_mut(&key).unwrap();
+        assert_eq!(upload.chunk_size.code(), code);
+        assert!(upload.next().is_some());
+    }
+    // A router that does not know them is not waited for.
+    let mut source = sent();
+    let (uploads, effects) = (&mut source.uploads, &mut source.effects);
+    uploads.check_uploads(Time::from_millis(400), effects);
+    assert_eq!(uploads.by_key.get_mut(&key).unwrap().next(), None);
+    uploads.check_uploads(Time::from_millis(600), effects);
+    let upload = uploads.by_key.get_mut(&key).unwrap();
+    assert_eq!(upload.chunk_size.code(), 18);
+    assert!(upload.next().is_some());
 }
 
 /// More contents than an inbox receives at the same time leave in turn.
