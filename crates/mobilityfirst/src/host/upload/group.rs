@@ -34,6 +34,8 @@ const AGAIN: Duration = Duration::from_secs(2);
 /// Nothing leaves for this long, or until the router has told the members: their number decides about the size
 /// of chunks.
 const MEMBERS_WAIT: Duration = Duration::from_millis(500);
+/// It is asked again after this long meanwhile: one that does not know them asks the name service.
+const ASK_WAITING: Duration = Duration::from_millis(20);
 /// Members in a report.
 const MAX_REPORTED: usize = 32;
 
@@ -216,6 +218,7 @@ impl GroupPush {
         // What all have confirmed ends with the next answer.
         let pause = match self.is_known && self.outcome().is_none() {
             true => ASK_AGAIN,
+            false if self.is_waiting() => ASK_WAITING,
             false => ASK_FIRST,
         };
         let is_due = self.asked_at.is_none_or(|at| now.since(at) >= pause);
@@ -465,9 +468,9 @@ impl Uploads {
             self.take_turn(*key);
         }
         let group = self.group_of(key)?;
-        let waits_until = group.waits_until;
+        let ask_again = group.is_waiting().then_some(now + ASK_WAITING);
         let (due, next) = group.take_due(now);
-        let next = [next, waits_until].into_iter().flatten().min();
+        let next = [next, ask_again].into_iter().flatten().min();
         if !due.is_empty()
             && let Some(upload) = self.by_key.get_mut(key)
         {
