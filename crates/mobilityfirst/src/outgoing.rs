@@ -1,6 +1,6 @@
 //! A chunk that is to leave, with what its node must know of it until then.
 
-use whimbrel_core::PortId;
+use whimbrel_core::{PortId, Time};
 use whimbrel_link::Room;
 
 use crate::chunk::Chunk;
@@ -21,6 +21,8 @@ pub struct ChunkToSend {
     pub origin: Option<PortId>,
     /// Its place in its flow, if that is divided here.
     pub order: Option<u64>,
+    /// When it is to be stored here no longer; none for one that has not been.
+    pub until: Option<Time>,
 }
 
 impl ChunkToSend {
@@ -32,6 +34,7 @@ impl ChunkToSend {
             from: None,
             origin: None,
             order: None,
+            until: None,
         }
     }
 }

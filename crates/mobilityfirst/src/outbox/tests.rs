@@ -40,6 +40,7 @@ pub(crate) fn chunk(number: u8, place: u32, size: usize) -> ChunkToSend {
         from: None,
         origin: None,
         order: None,
+        until: None,
     }
 }
 

@@ -31,6 +31,7 @@ impl Router {
             from: Some(from),
             origin: Some(from),
             order: None,
+            until: None,
         };
         let header = &outgoing.chunk.header;
         if header.service.has(ServiceId::NEIGHBOUR) {
@@ -232,8 +233,8 @@ impl Router {
             },
             UpperProtocol::Transport => match chunk.transport() {
                 Ok(Transport::Push(notice)) => {
-                    self.proxy
-                        .handle_push(&chunk.header, &notice, &mut self.effects)
+                    let (header, effects) = (&chunk.header, &mut self.effects);
+                    self.proxy.handle_push(now, header, &notice, effects);
                 }
                 _ => self.effects.drop("bad-transport"),
             },

@@ -122,7 +122,7 @@ impl Router {
         let provider = binding.pick_provider(now, sought, answer, links);
         if provider.is_some_and(|provider| binding.look_up_way(now, provider, links)) {
             self.proxy
-                .release_to_forward(destination, &mut self.effects);
+                .release_to_forward(now, destination, &mut self.effects);
             self.carry_out(now);
         }
         self.proxy.keep_stored(now, destination, &mut self.effects);
@@ -132,8 +132,9 @@ impl Router {
 #[cfg(test)]
 mod tests {
     use super::super::hostile::name;
-    use super::super::tests::{Net, SOURCE, data, port};
+    use super::super::tests::{Net, SOURCE, data, join, port};
     use super::*;
+    use crate::chunk::Chunk;
     use crate::wire::ServiceId;
 
     /// Returns the look-ups that stored chunks have caused.
@@ -220,5 +221,53 @@ mod tests {
         net.run(Duration::from_millis(100));
         assert_eq!(net.received(2).len(), 1);
         assert!(net.router().review.is_none());
+    }
+
+    /// Returns a chunk that may be stored for ten seconds.
+    fn of_ten_seconds(service: ServiceId, destination: Guid) -> Chunk {
+        let mut chunk = data(service, destination, 0, 1000);
+        chunk.header.extensions.lifetime_ms = Some(10_000);
+        chunk
+    }
+
+    #[test]
+    fn a_router_subtracts_the_time_for_which_it_has_stored_a_chunk() {
+        let host = Guid([9; 32]);
+        let mut net = Net::new(&[*SOURCE, name(3)]);
+        net.send(1, of_ten_seconds(ServiceId::UNICAST, host));
+        net.run(Duration::from_secs(4));
+        net.with_router(|it, now| {
+            assert!(it.binding.attachments.insert(host, port(2), 1));
+            it.retry_destination(now, host);
+        });
+        net.run(Duration::from_millis(100));
+        let left = net.chunks(2)[0].header.extensions.lifetime_ms;
+        assert!(
+            left.is_some_and(|ms| (5_900..6_100).contains(&ms)),
+            "{left:?}"
+        );
+    }
+
+    /// A group without members gets one, which is away: its copy is stored instead.
+    #[test]
+    fn a_groups_chunk_that_is_stored_again_ends_when_its_sender_said() {
+        let mut net = Net::new(&[*SOURCE, name(3)]);
+        let group = whimbrel_gnrs::KeyPair::from_secret(&[70; 32]).guid();
+        let group = whimbrel_gnrs::Record::group_of(&group);
+        let stored = |net: &Net| net.router().proxy.store().len();
+        net.send(1, of_ten_seconds(ServiceId::MULTICAST, group));
+        net.run(Duration::from_secs(6));
+        assert_eq!((stored(&net), join(&mut net, &[2])), (1, group));
+        let member = whimbrel_gnrs::KeyPair::from_secret(&[72; 32]).guid();
+        net.with_router(|it, now| {
+            it.binding.attachments.remove(&member, port(2));
+            it.proxy.release_to_forward(now, group, &mut it.effects);
+            it.carry_out(now);
+            assert!(it.proxy.waiting().contains(&member));
+        });
+        net.run(Duration::from_millis(3_900));
+        assert_eq!(stored(&net), 1);
+        net.run(Duration::from_millis(200));
+        assert_eq!(stored(&net), 0);
     }
 }

@@ -144,6 +144,10 @@ impl Proxy {
         match self.store.store(now, origin, chunk, &outgoing.room) {
             Stored::Held(id, evicted) => {
                 effects.counters.chunks_stored += 1;
+                // One that returns ends when it would have ended the first time.
+                if let Some(until) = outgoing.until {
+                    self.store.end_by(id, until);
+                }
                 for (id, chunk) in evicted {
                     self.note_evicted(id, &chunk, effects);
                 }
@@ -319,9 +323,14 @@ impl Proxy {
 
     /// Forwards the chunks stored for a destination, each once: a chunk that cannot be forwarded
     /// returns to the storage.
-    pub(super) fn release_to_forward(&mut self, destination: Guid, effects: &mut Effects) {
+    pub(super) fn release_to_forward(
+        &mut self,
+        now: Time,
+        destination: Guid,
+        effects: &mut Effects,
+    ) {
         for id in self.store.ids_for(&destination) {
-            if let Some(outgoing) = self.take_to_send(id) {
+            if let Some(outgoing) = self.take_to_send(now, id) {
                 effects.push(Action::Forward(outgoing));
             }
         }
@@ -356,19 +365,23 @@ impl Proxy {
 
     /// Removes a chunk that is forwarded: it counts in the storage until the next hop has it. One that is
     /// on the disk only is read first.
-    fn take_to_send(&mut self, id: StoreId) -> Option<ChunkToSend> {
-        if self.store.get(id).is_some_and(|it| !it.is_in_memory) {
+    fn take_to_send(&mut self, now: Time, id: StoreId) -> Option<ChunkToSend> {
+        let stored = self.store.get(id)?;
+        if !stored.is_in_memory {
             self.to_forward.insert(id);
             return None;
         }
+        let (until, was_stored) = (stored.expires, now.since(stored.stored_at));
         let origin = self.store.owner(id);
-        let (chunk, room) = self.take(id)?;
+        let (mut chunk, room) = self.take(id)?;
+        chunk.header.extensions.spend_lifetime(was_stored);
         Some(ChunkToSend {
             chunk,
             room,
             from: None,
             origin,
             order: None,
+            until: Some(until),
         })
     }
 
@@ -559,6 +572,7 @@ impl Proxy {
     /// it.
     pub(super) fn handle_push(
         &mut self,
+        now: Time,
         header: &NetworkHeader,
         notice: &Notice,
         effects: &mut Effects,
@@ -577,7 +591,7 @@ impl Proxy {
             if !wanted || self.lingering.is_carried(id) {
                 continue;
             }
-            if let Some(outgoing) = self.take_to_send(id) {
+            if let Some(outgoing) = self.take_to_send(now, id) {
                 effects.counters.chunks_pushed += 1;
                 effects.push(Action::Forward(outgoing));
             }
