@@ -56,6 +56,14 @@ impl ReadAhead<'_> {
         link.is_some_and(|link| link.should_get_ready(&flow, content))
     }
 
+    /// Returns true if a chunk of a content of which the link has none should not wait until the link has room.
+    pub(super) fn should_begin(&self, way: Way, client: Guid, content: &Guid) -> bool {
+        let flow = self.flow_to(client);
+        let port = self.undivided_port(way, &flow);
+        port.is_some_and(|port| self.access.links.is_full_for_long(port))
+            && self.should_get_ready(way, client, content)
+    }
+
     /// Returns true if one more chunk would not wait long.
     pub(super) fn has_room(&self, way: Way, client: Guid) -> bool {
         let (links, flow) = (&self.access.links, self.flow_to(client));
@@ -74,7 +82,7 @@ impl Host {
             self.uploads.contents.resume_held();
         }
         let links = &self.access.links;
-        if !links.ports().any(|port| links.has_room(port)) {
+        if !(links.ports()).any(|port| links.has_room(port) || links.is_full_for_long(port)) {
             return false;
         }
         let ahead = ReadAhead {
