@@ -95,9 +95,9 @@ impl Host {
 
     /// Purges the chunks on their way to a client that takes back its request.
     pub(super) fn purge_unwanted(&mut self, now: Time, from: PortId, chunk: &Chunk) {
-        if let Some((flow, content)) = chunk.stops() {
-            let is_meant = |chunk: &Chunk| chunk.data().is_some_and(|it| it.content == content);
-            self.access.links.purge(now, from, &flow, is_meant);
+        if let Some(stop) = chunk.stops() {
+            let is_meant = |chunk: &Chunk| stop.is_about_chunk(chunk);
+            self.access.links.purge(now, from, &stop.flow, is_meant);
         }
     }
 }

@@ -208,11 +208,12 @@ impl Router {
     /// A receiver takes back its request for a content: what is on its way to the port that it says
     /// so from, or stored for it, is wanted no more.
     fn purge_unwanted(&mut self, now: Time, from: PortId, chunk: &Chunk) {
-        let Some((flow, content)) = chunk.stops() else {
+        let Some(stop) = chunk.stops() else {
             return;
         };
-        self.cache.fetches.stop(&flow.destination, &content);
-        let is_meant = |chunk: &Chunk| chunk.data().is_some_and(|data| data.content == content);
+        let flow = stop.flow;
+        (self.cache.fetches).stop(&flow.destination, &stop.content);
+        let is_meant = |chunk: &Chunk| stop.is_about_chunk(chunk);
         let purged = self.links.purge(now, from, &flow, is_meant);
         self.effects.counters.chunks_unwanted += purged as u64;
         let here = self
@@ -220,7 +221,7 @@ impl Router {
             .attachments
             .hops_to(&flow.destination, &self.links);
         if here.iter().any(|branch| branch.port == from) {
-            self.proxy.purge(&flow, &content, &mut self.effects);
+            self.proxy.purge(&stop, &mut self.effects);
         }
     }
 

@@ -270,4 +270,55 @@ mod tests {
         net.run(Duration::from_millis(200));
         assert_eq!(stored(&net), 0);
     }
+
+    /// A receiver that has been sent a content without a request may take back a request of its own for it.
+    #[test]
+    fn a_request_that_is_taken_back_leaves_an_offer_of_the_same_content() {
+        use crate::wire::{ChunkRanges, OfferTerms, OfferUse, Reliability, SignedOffer};
+        use crate::wire::{Request, Transport};
+        let host = Guid([9; 32]);
+        let mut net = Net::new(&[*SOURCE, name(3)]);
+        let content = |index, id, is_offered| {
+            let mut chunk = data(ServiceId::UNICAST, host, index, 1000);
+            chunk.header.extensions.request = Some(id);
+            let data = chunk.data().expect("data");
+            let terms = OfferTerms {
+                destination: host,
+                id,
+                content: data.content,
+                content_len: data.content_len,
+                kind: data.kind,
+                file_name: &data.file_name,
+            };
+            let keys = whimbrel_gnrs::KeyPair::from_secret(&[70; 32]);
+            let offer = SignedOffer::sign(&keys, &terms, OfferUse::File, 1);
+            chunk.header.extensions.offer = Some(offer.into()).filter(|_| is_offered);
+            (chunk, data.content)
+        };
+        let mut named = Guid::NONE;
+        for (index, id, is_offered) in [(0, 1, true), (1, 2, true), (2, 3, false)] {
+            let (chunk, content) = content(index, id, is_offered);
+            named = content;
+            net.send(1, chunk);
+        }
+        net.run(Duration::from_millis(100));
+        net.with_router(|it, _| assert!(it.binding.attachments.insert(host, port(2), 1)));
+        let header = crate::wire::NetworkHeader::new(
+            ServiceId::UNICAST,
+            crate::wire::UpperProtocol::Transport,
+            host,
+            *SOURCE,
+        );
+        let mut left = Vec::new();
+        for id in [3, 2] {
+            let stop = Request::new(named, 20, Reliability::Nack, ChunkRanges::default());
+            let stop = Transport::Request(stop);
+            let mut stop = Chunk::of_transport(header.clone(), &stop);
+            stop.header.extensions.request = Some(id);
+            let stop = stop.stops().expect("a stop");
+            net.with_router(|it, _| it.proxy.purge(&stop, &mut it.effects));
+            left.push(net.router().proxy.store().len());
+        }
+        assert_eq!(left, [2, 1]);
+    }
 }

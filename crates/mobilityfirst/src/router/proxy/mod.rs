@@ -20,7 +20,7 @@ use super::pauses::Pauses;
 use super::shelf::Shelf;
 use super::store::copies::{CopyKey, CopyTerms};
 use super::store::{ENTRY_BYTES, ProxyStore, StoreId, Stored};
-use crate::chunk::{Chunk, Flow};
+use crate::chunk::{Chunk, Flow, TakenBack};
 use crate::handed::HandedOver;
 use crate::links::{Carried, ChunkToSend, Grant, Links, RENEWAL};
 use crate::next_hops::{Branch, Divisions, NextHops, Spread};
@@ -309,16 +309,16 @@ impl Proxy {
     }
 
     /// No receiver of a flow wants a content any more: its stored chunks are removed.
-    pub(super) fn purge(&mut self, flow: &Flow, content: &Guid, effects: &mut Effects) {
-        for id in self.store.ids_of(flow) {
+    pub(super) fn purge(&mut self, stop: &TakenBack, effects: &mut Effects) {
+        for id in self.store.ids_of(&stop.flow) {
             let stored = self.store.get(id);
-            if stored.is_some_and(|it| it.content == Some(*content)) {
+            if stored.is_some_and(|it| stop.is_about(it.header, it.content)) {
                 self.recall(id, effects);
                 self.discard(id);
                 effects.counters.chunks_unwanted += 1;
             }
         }
-        effects.push(Action::StopIfNoneWaits(flow.destination));
+        effects.push(Action::StopIfNoneWaits(stop.flow.destination));
     }
 
     /// Forwards the chunks stored for a destination, each once: a chunk that cannot be forwarded
