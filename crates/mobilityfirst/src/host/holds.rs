@@ -56,12 +56,10 @@ impl ReadAhead<'_> {
         link.is_some_and(|link| link.should_get_ready(&flow, content))
     }
 
-    /// Returns true if a chunk of a content of which the link has none should not wait until the link has room.
-    pub(super) fn should_begin(&self, way: Way, client: Guid, content: &Guid) -> bool {
-        let flow = self.flow_to(client);
-        let port = self.undivided_port(way, &flow);
+    /// Returns true if what goes to a receiver by one link takes long to leave.
+    pub(super) fn is_full_for_long(&self, way: Way, client: Guid) -> bool {
+        let port = self.undivided_port(way, &self.flow_to(client));
         port.is_some_and(|port| self.access.links.is_full_for_long(port))
-            && self.should_get_ready(way, client, content)
     }
 
     /// Returns true if one more chunk would not wait long.

@@ -212,9 +212,12 @@ impl Contents {
     /// Takes the first upload of a client that begins although the link is full, or goes on after all that was
     /// on its way has left: a letter does not wait for what a thin link has of a film.
     fn first_to_begin(&mut self, app: App, client: Client, ahead: &ReadAhead<'_>) -> Option<Key> {
+        if !ahead.is_full_for_long(client.0, client.1) {
+            return None;
+        }
         let reads = &self.reads;
         let begins = |key: &Key| {
-            ahead.should_begin(client.0, client.1, &key.content)
+            ahead.should_get_ready(client.0, client.1, &key.content)
                 && reads.values().all(|read| read.key != *key)
         };
         self.turns.take(app, client, MAX_BEGIN_LOOKED_AT, begins)
