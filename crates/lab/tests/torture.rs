@@ -61,6 +61,14 @@ fn a_host_that_moves_while_its_routers_clock_is_set_attaches_again() {
     assert!(report.completed > 0);
 }
 
+/// A host that has crashed is sent a content that it had requested, and takes that request back. What had left of
+/// the other one went with it, and its sender neither sent it again nor asked.
+#[test]
+fn a_request_that_is_taken_back_ends_no_push_of_the_same_content() {
+    let report = Schedule::draw(1_718).run().expect("the promise is kept");
+    assert!(report.received > 0);
+}
+
 #[test]
 fn every_transfer_survives_random_faults() {
     let workers = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);

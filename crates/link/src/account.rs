@@ -112,6 +112,20 @@ impl Pool {
 }
 
 impl Room {
+    /// Returns the room of this and another one, if both count in the same pool and hold nothing else.
+    pub fn joined(&self, other: &Room) -> Option<Room> {
+        let (own, other) = match (&self.part, &other.part) {
+            (Some(own), Some(other)) => (own, other),
+            (None, None) => return Some(Room::default()),
+            _ => return None,
+        };
+        let is_plain = |part: &Part| !part._held.is_held() && part.copy.is_none();
+        let is_same = Arc::ptr_eq(&own.pool.0, &other.pool.0);
+        let (packets, bytes) = (own.packets + other.packets, own.bytes + other.bytes);
+        let joined = || own.pool.hold_both(packets, bytes, Room::default(), None);
+        (is_same && is_plain(own) && is_plain(other)).then(joined)
+    }
+
     /// Returns true if it counts in a pool.
     pub fn is_held(&self) -> bool {
         self.part.is_some()

@@ -68,6 +68,32 @@ impl Flow {
     };
 }
 
+/// The chunks for which a receiver takes back its request.
+#[derive(Clone, Copy, Debug)]
+pub struct TakenBack {
+    /// Their flow.
+    pub flow: Flow,
+    /// Their content.
+    pub content: Guid,
+    // The id of the request, or of the offer.
+    request: Option<u64>,
+}
+
+impl TakenBack {
+    /// Returns true if a chunk of the flow with this header, of this content, is meant. One that was sent without a
+    /// request belongs to its offer: its receiver may take back a request of its own for the same content.
+    pub fn is_about(&self, header: &NetworkHeader, content: Option<Guid>) -> bool {
+        let is_of_other_offer =
+            header.extensions.offer.is_some() && header.extensions.request != self.request;
+        content == Some(self.content) && !is_of_other_offer
+    }
+
+    /// The same for a whole chunk.
+    pub fn is_about_chunk(&self, chunk: &Chunk) -> bool {
+        self.is_about(&chunk.header, chunk.data().map(|data| data.content))
+    }
+}
+
 impl NetworkHeader {
     /// Returns the host that its chunk is for: of a group's chunk the member that this copy is for, if it is
     /// for one.
@@ -238,8 +264,8 @@ impl Chunk {
         }
     }
 
-    /// If it takes back a request: the flow and the content of which nothing more is wanted.
-    pub fn stops(&self) -> Option<(Flow, Guid)> {
+    /// If it takes back a request: what is wanted no more.
+    pub fn stops(&self) -> Option<TakenBack> {
         if self.header.upper != UpperProtocol::Transport
             || self.message.head.first() != Some(&(TransportKind::Request as u8))
         {
@@ -251,7 +277,11 @@ impl Chunk {
                     source: self.header.destination,
                     destination: self.header.source,
                 };
-                Some((flow, request.content))
+                Some(TakenBack {
+                    flow,
+                    content: request.content,
+                    request: self.header.extensions.request,
+                })
             }
             _ => None,
         }

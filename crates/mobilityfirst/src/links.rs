@@ -149,6 +149,11 @@ impl Links {
         self.at(port).is_some_and(Link::has_room)
     }
 
+    /// Returns true if what waits for the neighbour on `port` takes long to leave.
+    pub(crate) fn is_full_for_long(&self, port: PortId) -> bool {
+        self.at(port).is_some_and(Link::is_full_for_long)
+    }
+
     /// Returns the GUID that the neighbour on `port` claims.
     pub fn neighbour(&self, port: PortId) -> Option<Guid> {
         self.neighbours.neighbour(port)

@@ -285,9 +285,13 @@ impl Outbox {
             number: content,
             lane,
             outgoing,
+            replaced,
         } = of_flow.queued.pop_front(|lane| may_go[lane])?;
         let lane = of_flow.lane(lane);
-        self.queued -= 1;
+        self.queued -= replaced.chunks;
+        let (was, is) = (replaced.bytes, outgoing.chunk.size() as u64);
+        of_flow.bytes = of_flow.bytes + is - was;
+        self.bytes = self.bytes + is - was;
         self.turns.spend(number, outgoing.chunk.size() as u64);
         self.spare.spend(number, outgoing.chunk.size() as u64);
         if let Some(held) = self.held.get_mut(&flow) {

@@ -161,6 +161,7 @@ impl Net {
             from: None,
             origin: None,
             order: None,
+            until: None,
         };
         assert!(self.server.enqueue(port, outgoing).is_ok());
     }

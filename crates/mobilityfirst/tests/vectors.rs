@@ -204,6 +204,17 @@ fn resend() -> Chunk {
     Chunk::of_transport(header, &Transport::Resend(request))
 }
 
+fn messages() -> Chunk {
+    let texts: [&'static [u8]; 2] = [b"on my way", b""];
+    let one = |(id, text): (u64, &'static [u8])| wire::Message {
+        id,
+        channel: 7,
+        payload: Bytes::from_static(text),
+    };
+    let all = (0x1122_3344_5566_7788..).zip(texts).map(one).collect();
+    Chunk::of_transport(message().header, &Transport::Messages(all))
+}
+
 fn message() -> Chunk {
     let message = wire::Message {
         id: 0x1122_3344_5566_7788,
@@ -349,6 +360,11 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
             resend(),
         ),
         ("message", "Message on channel 7: \"on my way\"", message()),
+        (
+            "messages",
+            "Two Messages in one chunk: \"on my way\", and an empty one",
+            messages(),
+        ),
         (
             "echo",
             "Echo reply, sequence 9, three bytes of padding",

@@ -56,6 +56,12 @@ impl ReadAhead<'_> {
         link.is_some_and(|link| link.should_get_ready(&flow, content))
     }
 
+    /// Returns true if what goes to a receiver by one link takes long to leave.
+    pub(super) fn is_full_for_long(&self, way: Way, client: Guid) -> bool {
+        let port = self.undivided_port(way, &self.flow_to(client));
+        port.is_some_and(|port| self.access.links.is_full_for_long(port))
+    }
+
     /// Returns true if one more chunk would not wait long.
     pub(super) fn has_room(&self, way: Way, client: Guid) -> bool {
         let (links, flow) = (&self.access.links, self.flow_to(client));
@@ -74,7 +80,7 @@ impl Host {
             self.uploads.contents.resume_held();
         }
         let links = &self.access.links;
-        if !links.ports().any(|port| links.has_room(port)) {
+        if !(links.ports()).any(|port| links.has_room(port) || links.is_full_for_long(port)) {
             return false;
         }
         let ahead = ReadAhead {
@@ -87,9 +93,9 @@ impl Host {
 
     /// Purges the chunks on their way to a client that takes back its request.
     pub(super) fn purge_unwanted(&mut self, now: Time, from: PortId, chunk: &Chunk) {
-        if let Some((flow, content)) = chunk.stops() {
-            let is_meant = |chunk: &Chunk| chunk.data().is_some_and(|it| it.content == content);
-            self.access.links.purge(now, from, &flow, is_meant);
+        if let Some(stop) = chunk.stops() {
+            let is_meant = |chunk: &Chunk| stop.is_about_chunk(chunk);
+            self.access.links.purge(now, from, &stop.flow, is_meant);
         }
     }
 }

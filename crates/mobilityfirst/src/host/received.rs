@@ -234,6 +234,11 @@ impl Host {
             Transport::Message(message) => {
                 self.messages.handle(way, header.source, message, effects)
             }
+            Transport::Messages(all) => {
+                for message in all {
+                    self.messages.handle(way, header.source, message, effects);
+                }
+            }
         }
     }
 }

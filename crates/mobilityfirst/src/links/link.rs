@@ -15,6 +15,8 @@ use crate::taken::{RecentlyTaken, repeat_guard};
 /// While at most this number of bytes waits for a neighbour, the first chunk of each content is queued for a
 /// flow that is held back.
 const MAX_READY: u64 = 4 << 20;
+/// What takes this number of milliseconds to leave is long for a content of which it has nothing.
+const LONG_MS: u64 = 500;
 /// Longest round trip that counts for what may wait.
 const MAX_ROUND_TRIP: Duration = Duration::from_secs(5);
 
@@ -105,7 +107,14 @@ impl Link {
         !self.outbox.has_sendable() && self.is_up() && self.hop.ready_for() > 0
     }
 
-    /// Returns the same for a chunk of this flow, which the neighbour may hold back.
+    /// Returns true if it has no room, and what the hop has not sent takes long.
+    pub(crate) fn is_full_for_long(&self) -> bool {
+        let rate = self.hop.delivery_rate().unwrap_or(u64::MAX);
+        let unsent = self.hop.unsent_bytes() as u64;
+        self.is_up() && !self.has_room() && unsent.saturating_mul(1_000) / rate >= LONG_MS
+    }
+
+    /// Returns whether there is room for a chunk of this flow, which the neighbour may hold back.
     pub(crate) fn has_room_for(&self, flow: &Flow) -> bool {
         self.has_room()
             && match self.outbox.turn_of(flow) {

@@ -6,7 +6,7 @@ use whimbrel_core::Guid;
 use whimbrel_link::turns::Turns;
 
 use crate::chunk::Chunk;
-use crate::outgoing::ChunkToSend;
+use crate::outgoing::{ChunkToSend, Replaced};
 use crate::wire::{Transport, TransportKind};
 
 /// Lanes of a flow in the hop.
@@ -56,6 +56,8 @@ pub(super) struct Next {
     pub(super) number: u64,
     pub(super) lane: usize,
     pub(super) outgoing: ChunkToSend,
+    /// What waited and goes in it: it alone, or several messages.
+    pub(super) replaced: Replaced,
 }
 
 /// Returns the content with which a chunk takes turns.
@@ -189,18 +191,21 @@ impl Queue {
         }?;
         let of_content = self.contents.get_mut(&number)?;
         let (lane, outgoing) = (of_content.lane, of_content.chunks.pop_front()?);
+        let chunks = &mut of_content.chunks;
+        let (outgoing, replaced) = outgoing.with_following(chunks);
         let size = outgoing.chunk.size() as u64;
         of_content.carried += 1;
         self.turns.spend(number, size);
         self.lanes[lane].turns.spend(number, size);
         self.lanes[lane].carried += 1;
         self.lanes[lane].bytes += size;
-        self.note_gone(number, &outgoing);
+        self.note_gone(number, replaced);
         self.tidy(number);
         Some(Next {
             number,
             lane,
             outgoing,
+            replaced,
         })
     }
 
@@ -226,7 +231,7 @@ impl Queue {
         let contents = self.contents.iter_mut();
         let (number, most) = contents.max_by_key(|(_, it)| it.bytes)?;
         let (number, outgoing) = (*number, most.chunks.pop_back()?);
-        self.note_gone(number, &outgoing);
+        self.note_gone(number, Replaced::one(&outgoing));
         self.tidy(number);
         Some(outgoing)
     }
@@ -242,7 +247,7 @@ impl Queue {
             gone.extend(meant.into_iter().map(|it| (*number, it)));
         }
         for (number, outgoing) in &gone {
-            self.note_gone(*number, outgoing);
+            self.note_gone(*number, Replaced::one(outgoing));
         }
         gone.iter().for_each(|(number, _)| self.tidy(*number));
         gone.into_iter().map(|(_, outgoing)| outgoing).collect()
@@ -258,15 +263,15 @@ impl Queue {
             Some((*number, of_content.chunks.remove(at)?))
         };
         let (number, outgoing) = self.contents.iter_mut().find_map(take)?;
-        self.note_gone(number, &outgoing);
+        self.note_gone(number, Replaced::one(&outgoing));
         self.tidy(number);
         Some(outgoing)
     }
 
-    /// A chunk of this content waits no longer.
-    fn note_gone(&mut self, number: u64, outgoing: &ChunkToSend) {
-        let size = outgoing.chunk.size() as u64;
-        self.len -= 1;
+    /// Chunks of this content wait no longer.
+    fn note_gone(&mut self, number: u64, gone: Replaced) {
+        let size = gone.bytes;
+        self.len -= gone.chunks;
         self.bytes -= size;
         if let Some(of_content) = self.contents.get_mut(&number) {
             of_content.bytes -= size;

@@ -40,6 +40,7 @@ pub(crate) fn chunk(number: u8, place: u32, size: usize) -> ChunkToSend {
         from: None,
         origin: None,
         order: None,
+        until: None,
     }
 }
 
@@ -258,4 +259,68 @@ proptest! {
             prop_assert_eq!(outbox.flows(), here.len());
         }
     }
+}
+
+/// Returns a message of a program of this node, which holds room.
+fn message(pool: &whimbrel_link::Pool, number: u64, len: usize) -> ChunkToSend {
+    let message = crate::wire::Message {
+        id: number,
+        channel: 7,
+        payload: vec![number as u8; len].into(),
+    };
+    let header = chunk(1, 0, 0).chunk.header;
+    let chunk = Chunk::of_transport(header, &Transport::Message(message));
+    ChunkToSend::originated(chunk, pool.hold(len as u64))
+}
+
+#[test]
+fn messages_that_wait_together_leave_together() {
+    let (pool, mut outbox) = (whimbrel_link::Pool::default(), Outbox::new());
+    for number in 0..11 {
+        let len = if number == 7 { 5_000 } else { 200 };
+        outbox.push(message(&pool, number, len));
+    }
+    // Another header, and one that is not this node's own.
+    for number in 11..13 {
+        let mut other = message(&pool, number, 200);
+        match number {
+            11 => other.chunk.header.extensions.lifetime_ms = Some(1),
+            _ => other.origin = Some(whimbrel_core::PortId(1)),
+        }
+        outbox.push(other);
+    }
+    let mut left = Vec::new();
+    let mut tag = 0;
+    while let Some((_, carried)) = outbox.next_for(|_| true, 0) {
+        let ids = match carried.outgoing.chunk.transport() {
+            Ok(Transport::Message(one)) => vec![one.id],
+            Ok(Transport::Messages(all)) => all.iter().map(|it| it.id).collect(),
+            other => panic!("{other:?}"),
+        };
+        let bytes: usize = ids
+            .iter()
+            .map(|id| if *id == 7 { 5_000 } else { 200 })
+            .sum();
+        assert_eq!(carried.outgoing.room.bytes(), bytes as u64);
+        left.push(ids);
+        outbox.carrying.insert(tag, carried);
+        tag += 1;
+    }
+    let expected: [&[u64]; 6] = [&[0, 1, 2, 3, 4], &[5, 6], &[7], &[8, 9, 10], &[11], &[12]];
+    assert_eq!(left, expected);
+    assert_eq!((outbox.queued(), pool.bytes()), (0, 12 * 200 + 5_000));
+    let of_carried = outbox.carrying().map(|(_, it)| it.chunk.size() as u64);
+    assert_eq!(outbox.bytes(), of_carried.sum::<u64>());
+    (0..tag).for_each(|tag| drop(outbox.take_carried(tag)));
+    assert_eq!((outbox.bytes(), outbox.flows(), pool.bytes()), (0, 0, 0));
+}
+
+/// What one that comes alone costs: it is not decoded.
+#[test]
+fn a_message_that_waits_alone_leaves_as_it_is() {
+    let (pool, mut outbox) = (whimbrel_link::Pool::default(), Outbox::new());
+    outbox.push(message(&pool, 1, 200));
+    let carried = outbox.next_for(|_| true, 0).map(|(_, it)| it.outgoing);
+    let carried = carried.and_then(|it| it.chunk.transport().ok());
+    assert!(matches!(carried, Some(Transport::Message(it)) if it.id == 1));
 }

@@ -150,6 +150,7 @@ impl ContentCache {
                 from: Some(from),
                 origin: Some(from),
                 order: None,
+                until: None,
             };
             effects.push(Action::Forward(outgoing));
         }

@@ -31,6 +31,7 @@ impl Router {
             from: Some(from),
             origin: Some(from),
             order: None,
+            until: None,
         };
         let header = &outgoing.chunk.header;
         if header.service.has(ServiceId::NEIGHBOUR) {
@@ -207,11 +208,12 @@ impl Router {
     /// A receiver takes back its request for a content: what is on its way to the port that it says
     /// so from, or stored for it, is wanted no more.
     fn purge_unwanted(&mut self, now: Time, from: PortId, chunk: &Chunk) {
-        let Some((flow, content)) = chunk.stops() else {
+        let Some(stop) = chunk.stops() else {
             return;
         };
-        self.cache.fetches.stop(&flow.destination, &content);
-        let is_meant = |chunk: &Chunk| chunk.data().is_some_and(|data| data.content == content);
+        let flow = stop.flow;
+        (self.cache.fetches).stop(&flow.destination, &stop.content);
+        let is_meant = |chunk: &Chunk| stop.is_about_chunk(chunk);
         let purged = self.links.purge(now, from, &flow, is_meant);
         self.effects.counters.chunks_unwanted += purged as u64;
         let here = self
@@ -219,7 +221,7 @@ impl Router {
             .attachments
             .hops_to(&flow.destination, &self.links);
         if here.iter().any(|branch| branch.port == from) {
-            self.proxy.purge(&flow, &content, &mut self.effects);
+            self.proxy.purge(&stop, &mut self.effects);
         }
     }
 
@@ -232,8 +234,8 @@ impl Router {
             },
             UpperProtocol::Transport => match chunk.transport() {
                 Ok(Transport::Push(notice)) => {
-                    self.proxy
-                        .handle_push(&chunk.header, &notice, &mut self.effects)
+                    let (header, effects) = (&chunk.header, &mut self.effects);
+                    self.proxy.handle_push(now, header, &notice, effects);
                 }
                 _ => self.effects.drop("bad-transport"),
             },

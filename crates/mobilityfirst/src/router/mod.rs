@@ -369,7 +369,7 @@ impl Router {
                 Action::Withdraw(carried) => {
                     self.links.withdraw(now, carried);
                 }
-                Action::Write(id) => self.proxy.write(now, id, &self.sources, &mut self.effects),
+                Action::Write(id) => self.proxy.write(id, &self.sources, &mut self.effects),
                 Action::Watch(name) => self.binding.names.watch(now, name),
                 Action::Unwatch(name) => self.binding.names.unwatch(now, name),
                 Action::Set(timer, at) => self.timers.set(timer, at),

@@ -563,6 +563,7 @@ mod tests {
             from: from.map(PortId),
             origin: None,
             order: None,
+            until: None,
         }
     }
 

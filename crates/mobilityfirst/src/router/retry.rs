@@ -122,7 +122,7 @@ impl Router {
         let provider = binding.pick_provider(now, sought, answer, links);
         if provider.is_some_and(|provider| binding.look_up_way(now, provider, links)) {
             self.proxy
-                .release_to_forward(destination, &mut self.effects);
+                .release_to_forward(now, destination, &mut self.effects);
             self.carry_out(now);
         }
         self.proxy.keep_stored(now, destination, &mut self.effects);
@@ -132,8 +132,9 @@ impl Router {
 #[cfg(test)]
 mod tests {
     use super::super::hostile::name;
-    use super::super::tests::{Net, SOURCE, data, port};
+    use super::super::tests::{Net, SOURCE, data, join, port};
     use super::*;
+    use crate::chunk::Chunk;
     use crate::wire::ServiceId;
 
     /// Returns the look-ups that stored chunks have caused.
@@ -220,5 +221,104 @@ mod tests {
         net.run(Duration::from_millis(100));
         assert_eq!(net.received(2).len(), 1);
         assert!(net.router().review.is_none());
+    }
+
+    /// Returns a chunk that may be stored for ten seconds.
+    fn of_ten_seconds(service: ServiceId, destination: Guid) -> Chunk {
+        let mut chunk = data(service, destination, 0, 1000);
+        chunk.header.extensions.lifetime_ms = Some(10_000);
+        chunk
+    }
+
+    #[test]
+    fn a_router_subtracts_the_time_for_which_it_has_stored_a_chunk() {
+        let host = Guid([9; 32]);
+        let mut net = Net::new(&[*SOURCE, name(3)]);
+        net.send(1, of_ten_seconds(ServiceId::UNICAST, host));
+        net.run(Duration::from_secs(4));
+        net.with_router(|it, now| {
+            assert!(it.binding.attachments.insert(host, port(2), 1));
+            it.retry_destination(now, host);
+        });
+        net.run(Duration::from_millis(100));
+        let left = net.chunks(2)[0].header.extensions.lifetime_ms;
+        assert!(
+            left.is_some_and(|ms| (5_900..6_100).contains(&ms)),
+            "{left:?}"
+        );
+    }
+
+    /// A group without members gets one, which is away: its copy is stored instead.
+    #[test]
+    fn a_groups_chunk_that_is_stored_again_ends_when_its_sender_said() {
+        let mut net = Net::new(&[*SOURCE, name(3)]);
+        let group = whimbrel_gnrs::KeyPair::from_secret(&[70; 32]).guid();
+        let group = whimbrel_gnrs::Record::group_of(&group);
+        let stored = |net: &Net| net.router().proxy.store().len();
+        net.send(1, of_ten_seconds(ServiceId::MULTICAST, group));
+        net.run(Duration::from_secs(6));
+        assert_eq!((stored(&net), join(&mut net, &[2])), (1, group));
+        let member = whimbrel_gnrs::KeyPair::from_secret(&[72; 32]).guid();
+        net.with_router(|it, now| {
+            it.binding.attachments.remove(&member, port(2));
+            it.proxy.release_to_forward(now, group, &mut it.effects);
+            it.carry_out(now);
+            assert!(it.proxy.waiting().contains(&member));
+        });
+        net.run(Duration::from_millis(3_900));
+        assert_eq!(stored(&net), 1);
+        net.run(Duration::from_millis(200));
+        assert_eq!(stored(&net), 0);
+    }
+
+    /// A receiver that has been sent a content without a request may take back a request of its own for it.
+    #[test]
+    fn a_request_that_is_taken_back_leaves_an_offer_of_the_same_content() {
+        use crate::wire::{ChunkRanges, OfferTerms, OfferUse, Reliability, SignedOffer};
+        use crate::wire::{Request, Transport};
+        let host = Guid([9; 32]);
+        let mut net = Net::new(&[*SOURCE, name(3)]);
+        let content = |index, id, is_offered| {
+            let mut chunk = data(ServiceId::UNICAST, host, index, 1000);
+            chunk.header.extensions.request = Some(id);
+            let data = chunk.data().expect("data");
+            let terms = OfferTerms {
+                destination: host,
+                id,
+                content: data.content,
+                content_len: data.content_len,
+                kind: data.kind,
+                file_name: &data.file_name,
+            };
+            let keys = whimbrel_gnrs::KeyPair::from_secret(&[70; 32]);
+            let offer = SignedOffer::sign(&keys, &terms, OfferUse::File, 1);
+            chunk.header.extensions.offer = Some(offer.into()).filter(|_| is_offered);
+            (chunk, data.content)
+        };
+        let mut named = Guid::NONE;
+        for (index, id, is_offered) in [(0, 1, true), (1, 2, true), (2, 3, false)] {
+            let (chunk, content) = content(index, id, is_offered);
+            named = content;
+            net.send(1, chunk);
+        }
+        net.run(Duration::from_millis(100));
+        net.with_router(|it, _| assert!(it.binding.attachments.insert(host, port(2), 1)));
+        let header = crate::wire::NetworkHeader::new(
+            ServiceId::UNICAST,
+            crate::wire::UpperProtocol::Transport,
+            host,
+            *SOURCE,
+        );
+        let mut left = Vec::new();
+        for id in [3, 2] {
+            let stop = Request::new(named, 20, Reliability::Nack, ChunkRanges::default());
+            let stop = Transport::Request(stop);
+            let mut stop = Chunk::of_transport(header.clone(), &stop);
+            stop.header.extensions.request = Some(id);
+            let stop = stop.stops().expect("a stop");
+            net.with_router(|it, _| it.proxy.purge(&stop, &mut it.effects));
+            left.push(net.router().proxy.store().len());
+        }
+        assert_eq!(left, [2, 1]);
     }
 }

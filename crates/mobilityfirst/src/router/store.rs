@@ -119,6 +119,8 @@ pub struct StoredChunk<'a> {
     pub spread: Spread,
     /// When it was stored.
     pub stored_at: Time,
+    /// When its storage time is over.
+    pub expires: Time,
     /// False while its bytes are on the disk only.
     pub is_in_memory: bool,
 }
@@ -305,6 +307,14 @@ impl ProxyStore {
         let most = self.limits.lifetime;
         let wanted = header.extensions.lifetime();
         wanted.map_or(most, |wanted| wanted.min(most))
+    }
+
+    /// Has a chunk end at this time, if that is earlier than it would.
+    pub(super) fn end_by(&mut self, id: StoreId, until: Time) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.expires = entry.expires.min(until);
+            self.lifetimes.set(id, entry.expires);
+        }
     }
 
     /// Returns true if the same chunk of the same flow is stored.
@@ -624,6 +634,7 @@ impl ProxyStore {
             size: entry.size,
             spread: entry.spread,
             stored_at: entry.stored_at,
+            expires: entry.expires,
             is_in_memory: entry.is_in_memory(),
         })
     }

@@ -32,6 +32,7 @@ pub(crate) use codes;
 mod control;
 mod echo;
 mod members;
+mod message;
 mod network;
 mod offer;
 mod ranges;
@@ -44,6 +45,8 @@ pub use control::{
 };
 pub use echo::Echo;
 pub use members::{MAX_LISTED_MEMBERS, MAX_LISTED_NETWORKS, MemberList, MembersAt};
+pub(crate) use message::TOGETHER_FIELDS_LEN;
+pub use message::{MAX_MESSAGE, MAX_TOGETHER, Message};
 pub use network::{
     Extensions, HOP_LIMIT, MAX_CARRIED_ADDRESSES, MAX_GROUPS_ABOVE, NETWORK_HEADER_LEN,
     NetworkHeader, ServiceId, UpperProtocol, VERSION,
@@ -51,8 +54,8 @@ pub use network::{
 pub use offer::{OfferTerms, OfferUse, SignedOffer};
 pub use ranges::{ChunkRanges, MAX_RANGES};
 pub use transport::{
-    ContentKind, Data, DropReason, MAX_FILE_NAME, MAX_MESSAGE, Message, Notice, Reliability,
-    Request, Transport, TransportKind,
+    ContentKind, Data, DropReason, MAX_FILE_NAME, Notice, Reliability, Request, Transport,
+    TransportKind,
 };
 
 pub use window::{WindowAdvice, WindowVerdict};

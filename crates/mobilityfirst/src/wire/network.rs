@@ -307,6 +307,12 @@ impl Extensions {
         self.lifetime_ms.map(|ms| Duration::from_millis(ms.into()))
     }
 
+    /// Subtracts the time for which a router has stored the chunk.
+    pub(crate) fn spend_lifetime(&mut self, stored: Duration) {
+        let spent = u32::try_from(stored.as_millis()).unwrap_or(u32::MAX);
+        self.lifetime_ms = self.lifetime_ms.map(|ms| ms.saturating_sub(spent));
+    }
+
     fn decode(chain: &[u8]) -> Result<Extensions, WireError> {
         let mut extensions = Extensions::default();
         let mut reader = Reader(chain);

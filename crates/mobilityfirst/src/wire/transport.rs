@@ -4,13 +4,12 @@ use bytes::{Buf, Bytes};
 use whimbrel_content::ChunkSize;
 use whimbrel_core::Guid;
 
+use super::message::{Message, TOGETHER};
 use super::{ChunkRanges, Reader, WindowAdvice, WireError, put_short_text};
 use crate::chunk_size::{EXACT_SIZE, Path};
 
 /// Longest file name that a sender offers, in bytes of UTF-8.
 pub const MAX_FILE_NAME: usize = 255;
-/// Longest payload of a [`Message`], in bytes.
-pub const MAX_MESSAGE: usize = 32 * 1024;
 const FIXED_LEN: usize = 4;
 
 /// What the receiver of a content must acknowledge ([MFTP §3.2.2]: "don't care, NACK, ACK").
@@ -103,6 +102,8 @@ pub enum Transport {
     Resend(Request),
     /// A few bytes from one GUID to another, without a content.
     Message(Message),
+    /// Messages that waited for a link together: two and more.
+    Messages(Vec<Message>),
 }
 
 /// A chunk of a content, with everything needed to verify it alone.
@@ -125,17 +126,6 @@ pub struct Data {
     /// The chunk's proof (`docs/protocols/content.md`), encoded.
     pub proof: Bytes,
     /// The chunk's bytes.
-    pub payload: Bytes,
-}
-
-/// A small message from GUID to GUID, without a content name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
-    /// Chosen by the sender and used for one message only: it identifies duplicates.
-    pub id: u64,
-    /// Selects one of the receiver's programs, by their agreement.
-    pub channel: u32,
-    /// At most [`MAX_MESSAGE`] bytes.
     pub payload: Bytes,
 }
 
@@ -324,7 +314,7 @@ impl Transport {
             Transport::Request(_) => TransportKind::Request,
             Transport::Lost(_) => TransportKind::Lost,
             Transport::Resend(_) => TransportKind::Resend,
-            Transport::Message(_) => TransportKind::Message,
+            Transport::Message(_) | Transport::Messages(_) => TransportKind::Message,
         }
     }
 
@@ -368,11 +358,19 @@ impl Transport {
                 out.extend_from_slice(&message.id.to_be_bytes());
                 out.extend_from_slice(&message.channel.to_be_bytes());
             }
+            Transport::Messages(all) => {
+                out.extend_from_slice(&[TOGETHER, 0, 0]);
+                all.iter().for_each(|message| message.encode_fields(out));
+            }
         }
         let header_len = (out.len() - start) as u16;
         out[start + 2..start + 4].copy_from_slice(&header_len.to_be_bytes());
-        if let Transport::Message(message) = self {
-            out.extend_from_slice(&message.payload);
+        match self {
+            Transport::Message(message) => out.extend_from_slice(&message.payload),
+            Transport::Messages(all) => {
+                all.iter().for_each(|it| out.extend_from_slice(&it.payload));
+            }
+            _ => {}
         }
     }
 
@@ -390,6 +388,10 @@ impl Transport {
             let payload = payload.slice(header_len..);
             return Data::decode_fields(&mut fields, Reliability::from_code(detail)?, payload)
                 .map(Transport::Data);
+        }
+        if kind == TransportKind::Message as u8 && detail == TOGETHER {
+            let all = Message::decode_all(&fields, payload.slice(header_len..))?;
+            return Ok(Transport::Messages(all));
         }
         if kind == TransportKind::Message as u8 {
             let message = Message::decode(&fields, payload.slice(header_len..))?;
@@ -461,22 +463,6 @@ impl Data {
             reliability,
             file_name,
             proof,
-            payload,
-        })
-    }
-}
-
-impl Message {
-    fn decode(fields: &[u8], payload: Bytes) -> Result<Message, WireError> {
-        let mut reader = Reader(fields);
-        let (id, channel) = (reader.u64()?, reader.u32()?);
-        reader.finish()?;
-        if payload.len() > MAX_MESSAGE {
-            return Err(WireError::Invalid("message length"));
-        }
-        Ok(Message {
-            id,
-            channel,
             payload,
         })
     }
@@ -614,6 +600,22 @@ mod tests {
                         payload,
                     })
                 }),
+            prop::collection::vec(
+                (
+                    any::<u64>(),
+                    any::<u32>(),
+                    prop::collection::vec(any::<u8>(), 0..40)
+                ),
+                2..=crate::wire::MAX_TOGETHER,
+            )
+            .prop_map(|all| {
+                let all = all.into_iter().map(|(id, channel, payload)| Message {
+                    id,
+                    channel,
+                    payload: payload.into(),
+                });
+                Transport::Messages(all.collect())
+            }),
         ]
     }
 
@@ -646,6 +648,7 @@ mod tests {
             // The length of a payload follows from its chunk.
             let payload = match &message {
                 Transport::Message(message) => message.payload.len(),
+                Transport::Messages(all) => all.last().map_or(0, |it| it.payload.len()),
                 _ => 0,
             };
             let cut = cut % (bytes.len() - payload);

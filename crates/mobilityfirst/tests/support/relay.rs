@@ -86,6 +86,7 @@ impl Side {
             from: None,
             origin: None,
             order: None,
+            until: None,
         };
         if let Some(port) = self.port {
             assert!(self.links.enqueue(port, outgoing).is_ok());

@@ -7,7 +7,7 @@ use core::time::Duration;
 use whimbrel_content::ChunkSize;
 use whimbrel_core::{Guid, Time};
 
-use super::turns::Turns;
+use super::turns::{Client, Turns};
 use super::{CHECK_INTERVAL, Key};
 use crate::host::catalogue::{Catalogue, Offer};
 use crate::host::effects::Effects;
@@ -18,6 +18,8 @@ use crate::wire::{ChunkRanges, ControlCode};
 
 /// Bound of the chunks that one program is asked to read ahead of the link.
 const MAX_READS: usize = 4;
+/// Uploads to one receiver among which one is looked for that begins while the link is full.
+const MAX_BEGIN_LOOKED_AT: usize = 16;
 /// A program that leaves a chunk unread for this long is asked for no further one until it has
 /// read; another one that offers the same content is asked instead.
 const READ_PATIENCE: Duration = Duration::from_secs(10);
@@ -181,6 +183,9 @@ impl Contents {
                 visits -= 1;
                 let held = ahead.is_held(client.0, client.1);
                 if !held && !ahead.has_room(client.0, client.1) {
+                    let key = self.first_to_begin(app, client, ahead);
+                    asked |=
+                        key.is_some_and(|key| self.read_next(now, app, key, &mut next, effects));
                     continue;
                 }
                 // One chunk for each client in turn; paused and complete uploads leave.
@@ -194,29 +199,59 @@ impl Contents {
                         self.held.insert(app, key);
                         continue;
                     }
-                    if !self.catalogue.publishers(&key.content).contains(&app) {
-                        self.take_turn(key);
-                        continue;
-                    }
-                    match next(&key) {
-                        NextChunk::Due { index, size } => {
-                            let read = PendingRead {
-                                app,
-                                key,
-                                index,
-                                asked_at: now,
-                            };
-                            self.ask(read, size, effects);
-                            asked = true;
-                            break;
-                        }
-                        NextChunk::PausedUntil(end) => effects.set_earlier(Timer::Uploads, end),
-                        NextChunk::None => {}
+                    if self.read_next(now, app, key, &mut next, effects) {
+                        asked = true;
+                        break;
                     }
                 }
             }
         }
         asked
+    }
+
+    /// Takes the first upload of a client that begins although the link is full, or goes on after all that was
+    /// on its way has left: a letter does not wait for what a thin link has of a film.
+    fn first_to_begin(&mut self, app: App, client: Client, ahead: &ReadAhead<'_>) -> Option<Key> {
+        if !ahead.is_full_for_long(client.0, client.1) {
+            return None;
+        }
+        let reads = &self.reads;
+        let begins = |key: &Key| {
+            ahead.should_get_ready(client.0, client.1, &key.content)
+                && reads.values().all(|read| read.key != *key)
+        };
+        self.turns.take(app, client, MAX_BEGIN_LOOKED_AT, begins)
+    }
+
+    /// Asks a program for the next chunk of an upload. Returns false if it has none now: it is paused, complete,
+    /// or to be read by another program.
+    fn read_next(
+        &mut self,
+        now: Time,
+        app: App,
+        key: Key,
+        next: &mut impl FnMut(&Key) -> NextChunk,
+        effects: &mut Effects,
+    ) -> bool {
+        if !self.catalogue.publishers(&key.content).contains(&app) {
+            self.take_turn(key);
+            return false;
+        }
+        match next(&key) {
+            NextChunk::Due { index, size } => {
+                let read = PendingRead {
+                    app,
+                    key,
+                    index,
+                    asked_at: now,
+                };
+                self.ask(read, size, effects);
+                return true;
+            }
+            NextChunk::PausedUntil(end) => effects.set_earlier(Timer::Uploads, end),
+            NextChunk::None => {}
+        }
+        false
     }
 
     /// Asks a program for a chunk of an upload, which takes its next turn behind the others.

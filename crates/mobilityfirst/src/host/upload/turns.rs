@@ -61,9 +61,21 @@ impl Turns {
 
     /// Removes and returns the first upload of a client.
     pub(super) fn pop(&mut self, app: App, client: Client) -> Option<Key> {
+        self.take(app, client, 1, |_| true)
+    }
+
+    /// Removes and returns that of the first `most` uploads of a client which is meant.
+    pub(super) fn take(
+        &mut self,
+        app: App,
+        client: Client,
+        most: usize,
+        is_meant: impl Fn(&Key) -> bool,
+    ) -> Option<Key> {
         let clients = self.by_app.get_mut(&app)?;
         let queue = clients.by_client.get_mut(&client)?;
-        let key = queue.pop_front()?;
+        let place = queue.iter().take(most).position(is_meant)?;
+        let key = queue.remove(place)?;
         self.members.remove(&key);
         if queue.is_empty() {
             clients.by_client.remove(&client);

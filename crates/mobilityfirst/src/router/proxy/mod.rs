@@ -20,7 +20,7 @@ use super::pauses::Pauses;
 use super::shelf::Shelf;
 use super::store::copies::{CopyKey, CopyTerms};
 use super::store::{ENTRY_BYTES, ProxyStore, StoreId, Stored};
-use crate::chunk::{Chunk, Flow};
+use crate::chunk::{Chunk, Flow, TakenBack};
 use crate::handed::HandedOver;
 use crate::links::{Carried, ChunkToSend, Grant, Links, RENEWAL};
 use crate::next_hops::{Branch, Divisions, NextHops, Spread};
@@ -144,6 +144,10 @@ impl Proxy {
         match self.store.store(now, origin, chunk, &outgoing.room) {
             Stored::Held(id, evicted) => {
                 effects.counters.chunks_stored += 1;
+                // One that returns ends when it would have ended the first time.
+                if let Some(until) = outgoing.until {
+                    self.store.end_by(id, until);
+                }
                 for (id, chunk) in evicted {
                     self.note_evicted(id, &chunk, effects);
                 }
@@ -305,23 +309,28 @@ impl Proxy {
     }
 
     /// No receiver of a flow wants a content any more: its stored chunks are removed.
-    pub(super) fn purge(&mut self, flow: &Flow, content: &Guid, effects: &mut Effects) {
-        for id in self.store.ids_of(flow) {
+    pub(super) fn purge(&mut self, stop: &TakenBack, effects: &mut Effects) {
+        for id in self.store.ids_of(&stop.flow) {
             let stored = self.store.get(id);
-            if stored.is_some_and(|it| it.content == Some(*content)) {
+            if stored.is_some_and(|it| stop.is_about(it.header, it.content)) {
                 self.recall(id, effects);
                 self.discard(id);
                 effects.counters.chunks_unwanted += 1;
             }
         }
-        effects.push(Action::StopIfNoneWaits(flow.destination));
+        effects.push(Action::StopIfNoneWaits(stop.flow.destination));
     }
 
     /// Forwards the chunks stored for a destination, each once: a chunk that cannot be forwarded
     /// returns to the storage.
-    pub(super) fn release_to_forward(&mut self, destination: Guid, effects: &mut Effects) {
+    pub(super) fn release_to_forward(
+        &mut self,
+        now: Time,
+        destination: Guid,
+        effects: &mut Effects,
+    ) {
         for id in self.store.ids_for(&destination) {
-            if let Some(outgoing) = self.take_to_send(id) {
+            if let Some(outgoing) = self.take_to_send(now, id) {
                 effects.push(Action::Forward(outgoing));
             }
         }
@@ -356,19 +365,23 @@ impl Proxy {
 
     /// Removes a chunk that is forwarded: it counts in the storage until the next hop has it. One that is
     /// on the disk only is read first.
-    fn take_to_send(&mut self, id: StoreId) -> Option<ChunkToSend> {
-        if self.store.get(id).is_some_and(|it| !it.is_in_memory) {
+    fn take_to_send(&mut self, now: Time, id: StoreId) -> Option<ChunkToSend> {
+        let stored = self.store.get(id)?;
+        if !stored.is_in_memory {
             self.to_forward.insert(id);
             return None;
         }
+        let (until, was_stored) = (stored.expires, now.since(stored.stored_at));
         let origin = self.store.owner(id);
-        let (chunk, room) = self.take(id)?;
+        let (mut chunk, room) = self.take(id)?;
+        chunk.header.extensions.spend_lifetime(was_stored);
         Some(ChunkToSend {
             chunk,
             room,
             from: None,
             origin,
             order: None,
+            until: Some(until),
         })
     }
 
@@ -559,6 +572,7 @@ impl Proxy {
     /// it.
     pub(super) fn handle_push(
         &mut self,
+        now: Time,
         header: &NetworkHeader,
         notice: &Notice,
         effects: &mut Effects,
@@ -577,7 +591,7 @@ impl Proxy {
             if !wanted || self.lingering.is_carried(id) {
                 continue;
             }
-            if let Some(outgoing) = self.take_to_send(id) {
+            if let Some(outgoing) = self.take_to_send(now, id) {
                 effects.counters.chunks_pushed += 1;
                 effects.push(Action::Forward(outgoing));
             }

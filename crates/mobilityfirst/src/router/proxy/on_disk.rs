@@ -67,7 +67,6 @@ impl Proxy {
     /// router vouches for that. Where the disk is full, the port with the most bytes there loses first.
     pub(in crate::router) fn write(
         &mut self,
-        now: Time,
         id: StoreId,
         sources: &Sources,
         effects: &mut Effects,
@@ -97,8 +96,10 @@ impl Proxy {
                 None => return,
             }
         }
-        let lifetime = self.store.lifetime_of(&chunk.header);
-        let expires_ms = self.wall.unix_millis(now + lifetime);
+        let Some(expires) = self.store.get(id).map(|stored| stored.expires) else {
+            return;
+        };
+        let expires_ms = self.wall.unix_millis(expires);
         if let Some(copy) = self.shelf.write(chunk, label, expires_ms) {
             self.store.set_disk_copy(id, copy);
         }
@@ -126,7 +127,7 @@ impl Proxy {
                 self.store.forget_disk_copy(key);
             }
             DiskEvent::Read(key, bytes) => match Chunk::decode(&bytes) {
-                Ok(chunk) => self.note_read(key, chunk, effects),
+                Ok(chunk) => self.note_read(now, key, chunk, effects),
                 Err(_) => self.note_lost(key, effects),
             },
             DiskEvent::Lost(key) => self.note_lost(key, effects),
@@ -149,7 +150,7 @@ impl Proxy {
         }
     }
 
-    fn note_read(&mut self, key: DiskKey, chunk: Chunk, effects: &mut Effects) {
+    fn note_read(&mut self, now: Time, key: DiskKey, chunk: Chunk, effects: &mut Effects) {
         let Some(id) = self.store.of_disk_key(key) else {
             return;
         };
@@ -158,7 +159,7 @@ impl Proxy {
             return self.note_lost(key, effects);
         }
         if self.to_forward.remove(&id) {
-            if let Some(outgoing) = self.take_to_send(id) {
+            if let Some(outgoing) = self.take_to_send(now, id) {
                 effects.push(Action::Forward(outgoing));
                 effects.push(Action::StopIfNoneWaits(destination));
             }

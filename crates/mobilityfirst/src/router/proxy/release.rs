@@ -81,7 +81,7 @@ impl Proxy {
             }
             links.withdraw(now, carried);
         }
-        let Some(outgoing) = self.take_to_send(id) else {
+        let Some(outgoing) = self.take_to_send(now, id) else {
             return;
         };
         effects.counters.chunks_released += 1;

@@ -21,13 +21,15 @@ pub struct Restored {
 impl ProxyStore {
     /// Takes up a chunk that was on the disk at the start, without its payload. None if it is stored
     /// already, or memory is short.
-    pub fn restore(&mut self, now: Time, chunk: Chunk, on_disk: Restored) -> Option<StoreId> {
+    pub fn restore(&mut self, now: Time, mut chunk: Chunk, on_disk: Restored) -> Option<StoreId> {
         let is_short = self.memory_bytes() + ENTRY_BYTES > self.limits.total;
         if self.is_stored(&chunk) || is_short {
             return None;
         }
         let room = self.pool.hold_with_copy(ENTRY_BYTES, on_disk.copy);
+        let whole = self.lifetime_of(&chunk.header);
         let left = on_disk.lifetime.min(self.limits.lifetime);
+        (chunk.header.extensions).spend_lifetime(whole.saturating_sub(left));
         let mut entry = Entry::new(chunk, room, None, now, now + left);
         if let Body::Memory(fields) = entry.body {
             entry.body = Body::Disk(fields);
