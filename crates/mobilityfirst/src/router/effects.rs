@@ -18,8 +18,8 @@ pub(super) enum Action {
     Forward(ChunkToSend),
     /// Send a message that the router originates.
     Say(Chunk),
-    /// Ways have changed: send what waits for others.
-    FollowWays,
+    /// Retry the chunks of all destinations for which something is known.
+    RetryWaiting,
     /// Measure the rate of a neighbour's link, if it is idle.
     Measure(PortId),
     /// Send a control message to the neighbour on a port.

@@ -99,15 +99,6 @@ impl Learning {
         })
     }
 
-    /// Returns the ports of routers that ways were learned from and that are silent.
-    pub(super) fn silent_ports(&self, links: &Links) -> Vec<PortId> {
-        let ports = self
-            .runs
-            .keys()
-            .flat_map(|name| links.neighbours.ports_of(name));
-        ports.filter(|port| !links.is_up(*port)).collect()
-    }
-
     pub(super) fn status(&self, now: Time) -> Option<RoutingStatus> {
         let routing = self.routing.as_ref()?;
         let mut routers = routing.status(now);
@@ -193,7 +184,7 @@ impl Learning {
         let has_changed = routing.take_changed();
         effects.push(Action::Set(Timer::Routing, routing.poll_timeout().at));
         if has_changed {
-            effects.push(Action::FollowWays);
+            effects.push(Action::RetryWaiting);
         }
     }
 }

@@ -353,7 +353,7 @@ impl Router {
                     self.effects.counters.kept_announced += u64::from(is_announced);
                 }
                 Action::Measure(port) => self.links.neighbours.measure_idle(port),
-                Action::FollowWays => self.follow_ways(now),
+                Action::RetryWaiting => self.retry_waiting(now),
                 Action::BindStored(name) => {
                     if let Some(answer) = self.binding.names.known(now, &name) {
                         self.bind_stored(now, name, &answer);
@@ -387,7 +387,6 @@ impl Router {
             self.note_neighbours(now);
             self.carry_out(now);
         }
-        let is_silent = matches!(event, LinkEvent::Unresponsive(_));
         match event {
             LinkEvent::Up {
                 port, neighbour, ..
@@ -425,14 +424,9 @@ impl Router {
             LinkEvent::Pace { port, pace } => self.tell(port, &Control::Pace(pace)),
             // What waits for it goes to the other port once it has attached there, which takes its
             // signature.
-            LinkEvent::Moved { from: port, .. } | LinkEvent::Unresponsive(port) => {
-                let (links, effects) = (&mut self.links, &mut self.effects);
-                if is_silent {
-                    let routes = &self.binding.routes;
-                    self.proxy.send_around(now, port, routes, links, effects);
-                }
-                self.proxy.store_what_waits_for(now, port, links, effects);
-            }
+            LinkEvent::Moved { from: port, .. } | LinkEvent::Unresponsive(port) => self
+                .proxy
+                .store_what_waits_for(now, port, &mut self.links, &mut self.effects),
             LinkEvent::Responsive(port) => {
                 self.proxy.resume_lingering(port);
                 self.retry_waiting(now);

@@ -54,17 +54,6 @@ impl Router {
         }
     }
 
-    /// Ways have changed: what silent neighbours have not acknowledged leaves by others, and stored chunks may have a next
-    /// hop now.
-    pub(super) fn follow_ways(&mut self, now: Time) {
-        let routes = &self.binding.routes;
-        for port in routes.learning.silent_ports(&self.links) {
-            let (links, effects) = (&mut self.links, &mut self.effects);
-            self.proxy.send_around(now, port, routes, links, effects);
-        }
-        self.retry_waiting(now);
-    }
-
     /// A neighbour is responsive again: stored chunks may have a next hop now. What is known of
     /// their destinations tells; the name service is not asked, or every neighbour that comes up
     /// would cause look-ups of all that are absent.

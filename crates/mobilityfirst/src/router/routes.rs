@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use whimbrel_core::{Guid, PortId};
+use whimbrel_core::Guid;
 use whimbrel_gnrs::Answer;
 use whimbrel_routing::Way;
 
@@ -56,14 +56,6 @@ impl Routes {
             Some(configured) => configured,
             None => branches_of(ways, links),
         }
-    }
-
-    /// Returns true if a learned way to an address begins elsewhere than on this port, and is the one that counts.
-    pub(super) fn leads_around(&self, address: &Guid, port: PortId, links: &Links) -> bool {
-        let is_learned = !self.learning.ways(address).is_empty();
-        let towards = is_learned.then(|| self.towards(address, links));
-        let best = towards.as_ref().and_then(NextHops::best);
-        best.is_some_and(|best| best.port != port)
     }
 
     /// Returns the next hops without learned ways: the ports of the neighbour with this address, else

@@ -30,8 +30,6 @@ pub struct RouterCounters {
     pub chunks_damaged: u64,
     /// Stored chunks forwarded because their destination was open.
     pub chunks_released: u64,
-    /// Chunks that a silent neighbour had not acknowledged, and that left by another way.
-    pub sent_around: u64,
     /// Stored chunks forwarded because of their source's Push.
     pub chunks_pushed: u64,
     /// Chunks for groups that were divided among next hops, and the copies that left.

@@ -35,7 +35,6 @@ const ROUTER_COUNTS: Rows<RouterCounters, u64> = rows![c: RouterCounters => u64;
     "whimbrel_router_chunks_unwanted", "Chunks that their receiver no longer wants", c.chunks_unwanted;
     "whimbrel_router_holds", "Times that a neighbour was asked to hold back a flow", c.holds;
     "whimbrel_router_storage_lookups", "Lookups made for stored chunks", c.storage_lookups;
-    "whimbrel_router_sent_around", "Chunks that a silent neighbour had not acknowledged, and that left by another way", c.sent_around;
     "whimbrel_router_requests_absorbed", "Requests and NACKs that ended here", c.requests_absorbed;
     "whimbrel_router_waited_for_usual", "Chunks that are stored although they have a way, which is much worse than the usual one", c.waited_for_usual;
     "whimbrel_router_bindings_pushed", "Changed bindings that the name service pushed", c.bindings_pushed;

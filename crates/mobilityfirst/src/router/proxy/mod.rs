@@ -1,6 +1,5 @@
 //! The in-network transport proxy: stores chunks that cannot be forwarded [MFTP §3.3].
 
-mod around;
 mod delegation;
 mod limited;
 mod lingering;
