@@ -296,14 +296,6 @@ impl Neighbours {
             .collect()
     }
 
-    /// Has the rate of a neighbour's link measured, if it is idle.
-    pub(crate) fn measure_idle(&mut self, port: PortId) {
-        if let Some(link) = self.links.get_mut(&port) {
-            link.hop.measure_idle();
-            self.touched.insert(port);
-        }
-    }
-
     /// Counts a chunk that a hop continues to carry in `room` from now on, and drops its room in the buffer.
     pub(crate) fn recount(&mut self, carried: Carried, room: Room) {
         let link = self.links.get_mut(&carried.port);
