@@ -6,6 +6,7 @@ mod belrp_paper;
 mod chain;
 mod faces;
 mod goodput;
+mod idle;
 mod link_state;
 mod model;
 mod ndnlp_model;

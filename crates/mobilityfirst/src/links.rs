@@ -287,6 +287,14 @@ impl Links {
         }
     }
 
+    /// Has the rate of a neighbour's link measured, if it is idle.
+    pub(crate) fn measure_idle(&mut self, port: PortId) {
+        if let Some(link) = self.neighbours.at_mut(port) {
+            link.hop.measure_idle();
+            self.neighbours.touch(port);
+        }
+    }
+
     /// Removes and returns the chunks queued for `port` that were not passed to its hop.
     pub fn take_waiting(&mut self, port: PortId) -> Vec<ChunkToSend> {
         let Some(link) = self.neighbours.at_mut(port) else {

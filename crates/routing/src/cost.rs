@@ -6,7 +6,7 @@ use whimbrel_core::{LinkState, Time};
 
 /// The chunk whose time is a link's cost, in bytes.
 const CHUNK: u64 = 64 << 10;
-/// Bytes per second of a link whose rate is not known yet.
+/// Bytes per second of a link whose rate is not known yet, at a router without a measured link.
 const UNMEASURED: u64 = 2 << 20;
 /// Weight of a new sample in the smoothed cost: one in this number.
 const SMOOTHING: u32 = 8;
@@ -16,6 +16,10 @@ const HYSTERESIS: u32 = 4;
 const STEADY_SAMPLES: u32 = 4;
 /// ... and at most once in this time.
 const COST_INTERVAL: Duration = Duration::from_secs(5);
+/// A sample is another one than the smoothed ones if it differs from them by more than this factor, ...
+const JUMP: f64 = 2.0;
+/// ... in this number of samples in a row.
+const JUMP_SAMPLES: u32 = 2;
 /// Failures within a short time before a link is held down, ...
 const FREE_FAILURES: u32 = 2;
 /// ... the first time for so long, twice as long with each further failure, ...
@@ -89,9 +93,12 @@ pub(crate) struct LinkCost {
     announced_at: Time,
     // The mean of what was announced while the link was up, of measured rates.
     mean: Option<f64>,
-    is_measured: bool,
+    // Bytes per second, while the link is measured.
+    rate: Option<u64>,
     // Samples in a row that differ from what is announced.
     differing: u32,
+    // Samples in a row that are far from the smoothed ones.
+    jumped: u32,
     failures: u32,
     failed_at: Time,
     held_until: Time,
@@ -112,8 +119,9 @@ impl LinkCost {
             announced: cost,
             announced_at: now,
             mean: None,
-            is_measured: false,
+            rate: None,
             differing: 0,
+            jumped: 0,
             failures: 0,
             failed_at: now,
             held_until: now,
@@ -150,8 +158,14 @@ impl LinkCost {
         self.held_until
     }
 
-    /// Takes a measurement; returns true if another cost is to be announced.
-    pub(crate) fn note(&mut self, now: Time, sample: &LinkSample) -> bool {
+    /// Returns the rate of the newest measurement, in bytes per second.
+    pub(crate) fn rate(&self) -> Option<u64> {
+        self.rate
+    }
+
+    /// Takes a measurement; returns true if another cost is to be announced. A link whose rate is not known counts
+    /// as one of the rate `nearby`.
+    pub(crate) fn note(&mut self, now: Time, sample: &LinkSample, nearby: Option<u64>) -> bool {
         let mut state = sample.state;
         let (sent, resent) = self.counted;
         self.counted = (sample.sent, sample.resent);
@@ -162,10 +176,20 @@ impl LinkCost {
             let weight = (all as f64 / 100.0).min(1.0) / f64::from(SMOOTHING);
             self.loss += (lost - self.loss) * weight;
         }
-        self.is_measured = state.delivery_rate.is_some();
+        let is_first_rate = self.rate.is_none() && state.delivery_rate.is_some();
+        self.rate = state.delivery_rate;
+        state.delivery_rate = state.delivery_rate.or(nearby);
         state.loss = Some(state.loss.unwrap_or(self.loss));
         let raw = f64::from(Cost::of_link(&state).0);
+        let is_far = |known: f64| raw > known * JUMP || raw * JUMP < known;
+        self.jumped = match self.smoothed.is_some_and(is_far) {
+            true => self.jumped + 1,
+            false => 0,
+        };
+        let has_jumped = self.jumped >= JUMP_SAMPLES;
         let smoothed = match self.smoothed {
+            // What was assumed before is no sample, and a radio that has changed its code is another link.
+            Some(_) if is_first_rate || has_jumped => raw,
             Some(before) => before + (raw - before) / f64::from(SMOOTHING),
             None => raw,
         };
@@ -180,7 +204,8 @@ impl LinkCost {
         };
         let is_due = now.since(self.announced_at) >= COST_INTERVAL;
         let is_new = is_first && smoothed as u32 != self.announced.0;
-        if is_new || (self.differing >= STEADY_SAMPLES && is_due) {
+        let is_steady = has_jumped || self.differing >= STEADY_SAMPLES;
+        if is_new || (differs(self.announced) && is_steady && is_due) {
             self.announced = Cost(smoothed as u32);
             self.announced_at = now;
             self.differing = 0;
@@ -199,7 +224,7 @@ impl LinkCost {
             let up = if is_up { 1.0 } else { 0.0 };
             let weight = (past / memory).min(1.0);
             self.share += (up - self.share) * weight;
-            if is_up && self.is_measured {
+            if is_up && self.rate.is_some() {
                 let announced = f64::from(self.announced.0);
                 let mean = self.mean.unwrap_or(announced);
                 self.mean = Some(mean + (announced - mean) * weight);
@@ -264,20 +289,36 @@ mod tests {
     fn a_cost_that_wavers_is_announced_once() {
         let mut now = Time::from_secs(1);
         let mut link = LinkCost::new(now);
-        assert!(link.note(now, &sample(1_000_000, 20)));
+        assert!(link.note(now, &sample(1_000_000, 20), None));
         let mut announced = 0;
         for step in 0..600 {
             now += Duration::from_millis(500);
             let rate = if step % 2 == 0 { 700_000 } else { 1_400_000 };
-            announced += u32::from(link.note(now, &sample(rate, 20)));
+            announced += u32::from(link.note(now, &sample(rate, 20), None));
         }
         assert_eq!(announced, 0);
         for _ in 0..100 {
             now += Duration::from_millis(500);
-            announced += u32::from(link.note(now, &sample(100_000, 20)));
+            announced += u32::from(link.note(now, &sample(100_000, 20), None));
         }
         assert!((1..=4).contains(&announced), "{announced}");
         assert!(link.announced() > Cost(500_000));
+    }
+
+    #[test]
+    fn an_unmeasured_link_counts_as_those_nearby_until_it_is_measured() {
+        let mut now = Time::from_secs(1);
+        let mut link = LinkCost::new(now);
+        let unmeasured = LinkSample::default();
+        link.note(now, &unmeasured, Some(500_000));
+        assert_eq!(link.announced(), Cost(131_072));
+        for _ in 0..20 {
+            now += Duration::from_millis(500);
+            link.note(now, &sample(100_000, 0), Some(500_000));
+        }
+        // The first rate replaces what was assumed: nothing of it is in the mean.
+        assert_eq!(link.announced(), Cost(655_360));
+        assert_eq!(link.rate(), Some(100_000));
     }
 
     #[test]
@@ -300,7 +341,7 @@ mod tests {
     fn the_usual_cost_follows_the_share_of_time_up() {
         let mut now = Time::from_secs(0);
         let mut link = LinkCost::new(now);
-        link.note(now, &sample(1_000_000, 0));
+        link.note(now, &sample(1_000_000, 0), None);
         let cost = link.announced();
         for step in 0..4000 {
             now += Duration::from_secs(1);

@@ -164,6 +164,11 @@ impl Routing {
         routing
     }
 
+    /// Returns what the cost of a link is.
+    pub fn metric(&self) -> LinkMetric {
+        self.metric
+    }
+
     /// The costs of links follow from this.
     #[must_use]
     pub fn with_metric(self, metric: LinkMetric) -> Routing {
@@ -237,11 +242,20 @@ impl Routing {
         if self.metric == LinkMetric::Hops {
             return;
         }
+        let nearby = self.nearby_rate();
         if let Some(neighbour) = self.neighbours.get_mut(name).filter(|it| it.up)
-            && neighbour.link.note(now, sample)
+            && neighbour.link.note(now, sample, nearby)
         {
             self.update_links(now);
         }
+    }
+
+    /// Returns the median of the rates that are measured on this router's links, in bytes per second.
+    fn nearby_rate(&self) -> Option<u64> {
+        let up = self.neighbours.values().filter(|it| it.up);
+        let mut rates: Vec<u64> = up.filter_map(|it| it.link.rate()).collect();
+        rates.sort_unstable();
+        rates.get(rates.len() / 2).copied()
     }
 
     /// Returns the neighbours that are up.

@@ -199,6 +199,14 @@ impl Hop {
         Some(self.sender.control().rate()).filter(|rate| *rate > 0)
     }
 
+    /// Has the rate of the path measured, unless chunks cross it: what was known of a path that carries little becomes
+    /// wrong without a sign. Takes some round trips, and up to 80 frames of 1,200 bytes on a fast path, 4 on a slow one.
+    pub fn measure_idle(&mut self) {
+        if self.is_up() {
+            self.sender.measure_idle();
+        }
+    }
+
     /// Returns true while it is being found out whether a new path is slow, which takes a round trip,
     /// or two if it is.
     pub fn is_measuring(&self) -> bool {

@@ -358,6 +358,15 @@ impl Pair {
         });
     }
 
+    /// The link becomes another one, both ways.
+    pub fn set_path(&mut self, path: LinkSpec) {
+        let link = self.net.link(0);
+        for direction in Direction::BOTH {
+            let sim = self.net.sim_mut();
+            sim.set_link_spec(link, direction, &path).unwrap();
+        }
+    }
+
     /// Counters of the link from this end.
     pub fn link_stats(&self, end: usize) -> &LinkStats {
         let link = self.net.link(0);

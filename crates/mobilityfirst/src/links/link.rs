@@ -101,6 +101,11 @@ impl Link {
         self.moved_at.is_none() && self.hop.is_up()
     }
 
+    /// Returns true while no chunk waits for the neighbour or is on its way to it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.outbox.queued() + self.outbox.carried() == 0
+    }
+
     /// Returns true if one more chunk would be passed to the hop at once: until then the node should keep
     /// its chunks elsewhere (storage, files).
     pub(crate) fn has_room(&self) -> bool {

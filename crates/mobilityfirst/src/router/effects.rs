@@ -18,6 +18,10 @@ pub(super) enum Action {
     Forward(ChunkToSend),
     /// Send a message that the router originates.
     Say(Chunk),
+    /// Retry the chunks of all destinations for which something is known.
+    RetryWaiting,
+    /// Measure the rate of a neighbour's link, if it is idle.
+    Measure(PortId),
     /// Send a control message to the neighbour on a port.
     Tell(PortId, Control),
     /// Register a verified record; the host on this port waits for the outcome.
@@ -29,8 +33,6 @@ pub(super) enum Action {
     GoOn(PortId, Flow),
     /// Retry the chunks stored for a destination.
     Retry(Guid),
-    /// Retry the chunks of all destinations for which something is known.
-    RetryWaiting,
     /// Bind what is stored for a name to what is known of it.
     BindStored(Guid),
     /// Tell the neighbour on a port what may come of a flow that comes from it.

@@ -17,6 +17,14 @@ const MAX_SHOWN: usize = 256;
 /// A way is much worse than the usual one if it costs more than this many times as much.
 const MUCH_WORSE: u32 = 8;
 
+/// The rate of an idle link is measured at this interval, ...
+const MEASURED_AFTER: Duration = Duration::from_secs(5);
+/// ... or after the time that this number of bytes takes on it: a measurement takes a fiftieth of a slow link.
+const MEASURED_SHARE: u64 = 240_000;
+
+/// The longest interval.
+const MOST_MEASURED_AFTER: Duration = Duration::from_secs(120);
+
 /// How a router learns its ways.
 #[derive(Debug)]
 pub struct LearnedWays {
@@ -36,6 +44,8 @@ pub(super) struct Learning {
     routing: Option<Routing>,
     // The runs of the routers that ways are learned from.
     runs: BTreeMap<Guid, u64>,
+    // When the rate of an idle link is measured next.
+    measured_at: BTreeMap<PortId, Time>,
     // How long data waits for the usual way while that of the moment is much worse.
     wait_for_usual: Duration,
 }
@@ -146,10 +156,15 @@ impl Learning {
             return;
         };
         let up: Vec<Guid> = routing.neighbours().copied().collect();
-        for name in up {
-            if let Some(sample) = sample_of(&name, links) {
-                routing.note_link(now, &name, &sample);
+        for name in &up {
+            if let Some(sample) = sample_of(name, links) {
+                routing.note_link(now, name, &sample);
             }
+        }
+        if routing.metric() == LinkMetric::Time {
+            let ports = up.iter().flat_map(|name| links.neighbours.ports_of(name));
+            let ports = ports.filter(|port| links.is_up(*port));
+            self.measured_at = plan_measurements(now, ports, &self.measured_at, links, effects);
         }
         routing.handle_timeout(now);
         self.settle(links, effects);
@@ -172,6 +187,31 @@ impl Learning {
             effects.push(Action::RetryWaiting);
         }
     }
+}
+
+/// Has the rates of idle links measured that are due. Returns when they all are next.
+fn plan_measurements(
+    now: Time,
+    ports: impl Iterator<Item = PortId>,
+    due: &BTreeMap<PortId, Time>,
+    links: &Links,
+    effects: &mut Effects,
+) -> BTreeMap<PortId, Time> {
+    let next = ports.filter_map(|port| {
+        let link = links.at(port)?;
+        let at = due.get(&port).copied().unwrap_or(now);
+        if at > now || !link.is_idle() {
+            return Some((port, at));
+        }
+        effects.push(Action::Measure(port));
+        // Without an answer so far it may have been lost.
+        let share = match link.state().delivery_rate {
+            Some(rate) => Duration::from_millis(MEASURED_SHARE.saturating_mul(1000) / rate.max(1)),
+            None => Duration::ZERO,
+        };
+        Some((port, now + share.clamp(MEASURED_AFTER, MOST_MEASURED_AFTER)))
+    });
+    next.collect()
 }
 
 /// Returns the measurement of the best link to a neighbour.

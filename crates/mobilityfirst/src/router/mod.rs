@@ -352,6 +352,7 @@ impl Router {
                     let is_announced = names.announce(now, keys, content, until);
                     self.effects.counters.kept_announced += u64::from(is_announced);
                 }
+                Action::Measure(port) => self.links.measure_idle(port),
                 Action::RetryWaiting => self.retry_waiting(now),
                 Action::BindStored(name) => {
                     if let Some(answer) = self.binding.names.known(now, &name) {

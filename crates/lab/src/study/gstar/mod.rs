@@ -24,10 +24,11 @@ pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<Stud
     let delivered = delivery::run(&parameters.contacts, input.options.seed, runs, progress);
     let delivered = delivered.map_err(|reason| input.bad(reason))?;
     let mesh = paths::run(input, &parameters.mesh, progress)?;
+    let mild = paths::run(input, &parameters.mild, progress)?;
     let vehicles = paths::run(input, &parameters.vehicles, progress)?;
     let failures = paths::failures(input, &parameters.failures, progress)?;
     let mut compared = Vec::new();
-    for (id, cells) in [("mesh", &mesh), ("vehicles", &vehicles)] {
+    for (id, cells) in [("mesh", &mesh), ("mild", &mild), ("vehicles", &vehicles)] {
         compared.push(gain(input, id, cells)?);
     }
     compared.extend(outages(input, &failures)?);
@@ -37,6 +38,11 @@ pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<Stud
             "mesh",
             "Files across a mesh of radio links, all runs",
             &mesh,
+        ),
+        throughput_table(
+            "mild",
+            "Files across a mesh of equal radios, all runs",
+            &mild,
         ),
         throughput_table("vehicles", "Files between vehicles, all runs", &vehicles),
         outage_table(&failures),

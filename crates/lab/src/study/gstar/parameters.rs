@@ -15,6 +15,8 @@ pub(in super::super) struct GstarParameters {
     pub(super) contacts: Contacts,
     /// Scenarios: files across a mesh, ...
     pub(super) mesh: toml::Table,
+    /// ... across one of equal radios, ...
+    pub(super) mild: toml::Table,
     /// ... files between vehicles, ...
     pub(super) vehicles: toml::Table,
     /// ... and echo requests along a path that fails.
@@ -78,9 +80,10 @@ impl GstarParameters {
 
     /// Returns the scenarios with their names.
     #[cfg(test)]
-    pub(in super::super) fn scenarios(&self) -> [(&'static str, &toml::Table); 3] {
+    pub(in super::super) fn scenarios(&self) -> [(&'static str, &toml::Table); 4] {
         [
             ("mesh", &self.mesh),
+            ("mild", &self.mild),
             ("vehicles", &self.vehicles),
             ("failures", &self.failures),
         ]

@@ -30,6 +30,9 @@ impl WaysCell {
     }
 }
 
+/// An answer that comes later is none for the program that waits for it. Seconds.
+const ANSWERED_WITHIN: f64 = 1.0;
+
 /// The time for which a load of echo requests had no answer, in each run.
 pub(super) struct Outages {
     /// The load, which is named after what happens to the link.
@@ -101,8 +104,10 @@ pub(super) fn failures(
         };
         let (count, interval) = (pings.count as f64, pings.interval.as_secs_f64());
         let without = |run: &Run| {
-            let answered = run.values.get(&format!("{}.answered", load.name));
-            (count - answered.copied().unwrap_or(0.0)) * interval
+            let of_load = run.pinged.iter().filter(|(name, _)| *name == load.name);
+            let round_trips = of_load.flat_map(|(_, it)| &it.round_trips);
+            let answered = round_trips.filter(|it| **it <= ANSWERED_WITHIN).count();
+            (count - answered as f64) * interval
         };
         Some(Outages {
             load: load.name.clone(),

@@ -334,6 +334,19 @@ impl Law for Bottleneck {
         self.shown.map(|rate| rate.max(self.estimate.bandwidth()))
     }
 
+    fn on_idle_rate(&mut self, now: Time, rate: u64, least: u64) {
+        let is_slower = self.estimate.bandwidth() > rate as f64;
+        if is_slower {
+            self.estimate.lower_rate(rate as f64);
+        }
+        if is_slower || !self.is_starting() {
+            self.estimate.forget_delays(now);
+            self.start_window = self.estimate.expected(rate, least);
+            (self.phase, self.is_full, self.patience) = (Phase::StartUp, false, 0);
+            self.plateau = (self.estimate.bandwidth(), 0);
+        }
+    }
+
     fn expect(&mut self, rate: u64, least: u64) {
         let window = self.estimate.expected(rate, least);
         if self.is_starting() && self.estimate.bandwidth() <= 0.0 {

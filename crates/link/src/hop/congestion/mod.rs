@@ -37,6 +37,10 @@ pub(super) trait Law: Debug + Send {
     /// trips at `rate` bytes per second, and at least `least` bytes.
     fn expect(&mut self, _rate: u64, _least: u64) {}
 
+    /// Handles a measurement of the path while it was idle: it carries `rate` bytes per second, which is far from what it has
+    /// carried before. Start-up begins again, with the bytes of two round trips at that rate, and at least `least` bytes.
+    fn on_idle_rate(&mut self, _now: Time, _rate: u64, _least: u64) {}
+
     /// Returns the pace in bytes per second; `None` if it is not known yet, or not limited.
     fn pace(&self) -> Option<f64>;
 

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use whimbrel_core::{RttEstimator, RttOptions, Time};
 
+use super::idle_rate::{IdleRate, differs};
 use super::thin::{FirstRate, PAIR_BYTES, SHORTEST_SPREAD};
 use super::train::{Shown, Train};
 use crate::hop::config::HopConfig;
@@ -68,6 +69,7 @@ const SHORTEST_TRAIN_RTT: Duration = Duration::from_millis(5);
 pub(in crate::hop) struct Control {
     pub(super) law: Box<dyn Law>,
     pub(super) first_rate: FirstRate,
+    pub(super) idle_rate: IdleRate,
     pub(super) train: Train,
     pub(in crate::hop) rtt: RttEstimator,
     pub(super) pacer: Pacer,
@@ -81,6 +83,7 @@ impl Control {
         Control {
             law: law(config.pacing, now, INITIAL_PACKETS * config.mtu as u64),
             first_rate: FirstRate::default(),
+            idle_rate: IdleRate::new(),
             train: Train::default(),
             rtt: RttEstimator::with_options(RttOptions {
                 granularity: TIMEOUT_GRANULARITY,
@@ -218,6 +221,18 @@ impl Control {
         {
             let least = 2 * self.frame as u64;
             self.law.expect(rate, least);
+            self.update_pace();
+        }
+    }
+
+    /// Handles the answer to a probe of an idle path.
+    pub(super) fn note_idle_probe(&mut self, now: Time, number: u32, clock: u64) {
+        if let Some(rate) = self.idle_rate.answered(number, clock) {
+            self.first_rate.note_shown(rate);
+            if differs(rate, self.law.estimate().bandwidth()) {
+                let least = self.fewest_packets() * self.frame as u64;
+                self.law.on_idle_rate(now, rate, least);
+            }
             self.update_pace();
         }
     }

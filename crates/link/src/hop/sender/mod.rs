@@ -2,6 +2,7 @@
 //! the choice of the next frame.
 
 mod control;
+mod idle_rate;
 mod report;
 mod thin;
 mod train;
@@ -110,6 +111,13 @@ impl Sender {
             self.control.first_rate.begin(self.control.frame);
         }
         self.control.begin_train();
+    }
+
+    /// Measures the rate of the path by trains of probes, unless chunks cross it.
+    pub(super) fn measure_idle(&mut self) {
+        if !self.suspended && self.is_acknowledged && !self.transfers.has_work() {
+            self.control.idle_rate.begin(self.control.frame);
+        }
     }
 
     /// Sets the frame size that the driver and the neighbour allow.

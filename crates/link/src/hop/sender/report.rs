@@ -132,7 +132,11 @@ impl Sender {
         let marks = self.marks.answered(answered.sent_at, report, packets);
         answered.sample.marked = marks > 0;
         stats.marks_reported += u64::from(marks);
-        self.control.law.on_answer(now, &answered.sample);
+        // The probes of a train queue behind each other, which tells nothing of the path's delay.
+        if !self.control.idle_rate.has_sent(cack.number) {
+            self.control.law.on_answer(now, &answered.sample);
+        }
+        self.control.note_idle_probe(now, cack.number, cack.clock);
         self.control.follow_train(now, cack);
         self.control.update_pace();
         unheard

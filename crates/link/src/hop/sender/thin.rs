@@ -61,6 +61,11 @@ impl FirstRate {
         self.due > 0 || self.numbers[1] != 0
     }
 
+    /// Another measurement has shown the rate, in bytes per second.
+    pub(super) fn note_shown(&mut self, rate: u64) {
+        (self.rate, self.least) = (Some(rate), 0);
+    }
+
     fn again(&mut self) {
         self.first_at = None;
         if self.pairs < MAX_PAIRS {

@@ -41,6 +41,10 @@ impl Sender {
             let len = buffer.len() - start;
             return Some((len, (len > segment).then_some(segment)));
         }
+        if let Some(segment) = self.write_train(now, envelope, max_segments, buffer, stats) {
+            let len = buffer.len() - start;
+            return Some((len, (len > segment).then_some(segment)));
+        }
         if self.write_mtu_probe(now, envelope, buffer, stats) {
             return Some((buffer.len() - start, None));
         }
@@ -284,6 +288,25 @@ impl Sender {
             stats.csyn_sent += 1;
         }
         (due > 0).then_some(self.control.first_rate.bytes)
+    }
+
+    /// Writes due probes of a train over an idle path. Returns the bytes of each, or `None` if none is due.
+    fn write_train(
+        &mut self,
+        now: Time,
+        envelope: Envelope,
+        max_segments: usize,
+        buffer: &mut Vec<u8>,
+        stats: &mut HopStats,
+    ) -> Option<usize> {
+        let (due, bytes) = self.control.idle_rate.due(self.control.frame);
+        for _ in 0..due.min(max_segments.max(1)) {
+            let number = self.number_probe(now);
+            encode_mtu_probe(envelope, number, bytes, buffer);
+            self.control.idle_rate.sent(number);
+            stats.csyn_sent += 1;
+        }
+        (due > 0).then_some(bytes)
     }
 
     /// Before anything is handled: while the window is closed, no timer of the pacer runs that could be late.
