@@ -1,4 +1,4 @@
-//! "One file for a group" and "Routers that find their ways" of the tour (docs/tour.md), typed as it has them.
+//! "One file for a group" and "Routers that learn their routes" of the tour (docs/tour.md), typed as it has them.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -138,7 +138,7 @@ fn four_commands_send_one_file_to_a_group() {
 #[test]
 fn five_routers_find_their_ways_without_a_typed_route() {
     let mut terminal = Terminal::new();
-    let lines = commands("Routers that find their ways");
+    let lines = commands("Routers that learn their routes");
     let [keys, names, router, serve, get, routes] = &lines[..] else {
         panic!("six commands: {lines:?}");
     };
