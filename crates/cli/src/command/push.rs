@@ -117,7 +117,14 @@ pub(crate) fn run(mut arguments: PushCommand) -> Outcome {
                 proposed: OfferUse::File,
             },
         };
-        items.push((item, path_line(path)));
+        let shown = path_line(path);
+        let is_same = |earlier: &&(PushItem, String)| earlier.0.content == item.content;
+        match items.iter().find(is_same) {
+            Some((_, first)) => note(&format!(
+                "{shown} has the same bytes as {first}: they are sent once, under that name"
+            )),
+            None => items.push((item, shown)),
+        }
         spooled.extend(spool);
     }
     deliver(&mut access, &shelf, &items, sending, &stop)
