@@ -171,29 +171,28 @@ impl Command {
 /// How a program reaches a host.
 #[derive(clap::Args, Debug, Clone)]
 pub(crate) struct HostAccess {
-    /// The socket of the host daemon (`whimbrel host run`); default: $WHIMBREL_SOCKET, or else that
-    /// of this user's daemon
+    /// The socket of the host daemon (`whimbrel host run`); default: $WHIMBREL_SOCKET, or this user's
+    /// daemon
     // No `env` of clap's: what the environment says must not contradict --router.
     #[arg(long, value_name = "PATH", conflicts_with = "router")]
     pub(crate) socket: Option<PathBuf>,
-    /// Run without a daemon: be a host in this process, attached to the router at this address
-    /// (host:port, ip://HOST or ether://[STATION%INTERFACE]). Only the router with this NAME is accepted
-    /// there; without one, the name that was first proven at the address
+    /// Run without a daemon: this process is a host, attached to the router at this address
+    /// (host:port, ip://HOST or ether://[STATION%INTERFACE]). With NAME, only the router of that name is
+    /// accepted; without it, the router first seen at the address is
     #[arg(long, value_name = "[NAME@]HOST:PORT", value_parser = directory::remote)]
     pub(crate) router: Vec<NamedRemote>,
-    /// The key of a host in this process; by default a new one for this run
+    /// Key file of the host in this process; by default a new key for each run
     #[arg(long, value_name = "FILE", conflicts_with = "socket")]
     pub(crate) key: Option<PathBuf>,
-    /// Largest IP packet that the path to the router carries, in bytes, if known; by default that of
-    /// the system's routes, lowered where larger packets are lost
+    /// MTU of the path to the router, in bytes; by default taken from the system's routes, and lowered
+    /// if larger packets are lost
     #[arg(long, value_name = "BYTES", conflicts_with = "socket", value_parser = clap::value_parser!(u16).range(576..))]
     pub(crate) mtu: Option<u16>,
-    /// Do not encrypt the links of the host in this process: for measurements and closed links; the
-    /// other ends must be told the same
+    /// Do not encrypt this host's links, for measurements and closed networks; the other ends need the
+    /// same setting
     #[arg(long, conflicts_with = "socket")]
     pub(crate) plain: bool,
-    /// Have the keys of the links of the host in this process follow from ML-KEM-512 beside X25519:
-    /// if the other end can (offer), or nothing else (require)
+    /// Use a hybrid ML-KEM-512 and X25519 key exchange: `offer` (if the peer supports it) or `require`
     #[arg(long, value_name = "WHEN", conflicts_with_all = ["socket", "plain"], value_parser = post_quantum)]
     pub(crate) post_quantum: Option<PostQuantum>,
 }

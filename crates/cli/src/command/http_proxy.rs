@@ -47,7 +47,7 @@ pub(crate) struct ProxyClient {
     /// Where programs find the proxy
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:3128")]
     listen: SocketAddr,
-    /// Reach the server side directly at this address: no router and no name service are needed
+    /// Reach the server side directly at this address: no router or name service is needed
     #[arg(long, value_name = "[NAME@]HOST:PORT", conflicts_with = "socket", requires = "to", value_parser = directory::remote)]
     at: Option<NamedRemote>,
     /// Give a request up when the server side has not been heard for this long
