@@ -62,11 +62,11 @@ pub(crate) struct Get {
     /// sender of a code
     #[arg(long, value_name = "DURATION", value_parser = Span::with_unit)]
     timeout: Option<Span>,
-    /// PATH is an older version of this folder: bring it up to date once all of the new one is here. Files
-    /// that the new one lacks stay
+    /// Update PATH, an older version of this folder, once the new version is complete. Files that the new
+    /// version lacks stay
     #[arg(long)]
     update: bool,
-    /// Wait for newer versions of OWNER/ALIAS, and bring PATH up to date with each, until Ctrl-C
+    /// Wait for newer versions of OWNER/ALIAS, and update PATH with each, until Ctrl-C
     #[arg(long)]
     follow: bool,
     #[command(flatten)]
