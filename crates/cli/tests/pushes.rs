@@ -342,6 +342,7 @@ fn a_folder_comes_as_it_is_and_its_links_stay_in_it() {
 fn files_with_the_same_bytes_are_sent_once() {
     let site = Site::start();
     let sender = site.name_of_key("sender");
+    site.name_of_key("receiver");
     let _inbox = Running::start(&mut site.inbox(&["--from", &sender]));
     let (one, two) = (site.file("one", b"same"), site.file("two", b"same"));
     let (code, _, err) = finished(&mut site.push(&[&one, &two], &["--wait"]));
