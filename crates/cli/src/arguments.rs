@@ -18,17 +18,17 @@ use crate::logging::Logging;
 const FIRST_PAGE: &str = "\
 Named-data transport for networks that lose packets, disconnect and move
 
-A file crosses the network in chunks, hop by hop: each hop repairs its own losses, routers store what they \
-cannot forward, and a transfer resumes where it stopped.
+A file crosses the network in chunks, hop by hop: each hop recovers its own losses, routers store chunks that \
+they cannot forward, and a transfer resumes where it stopped.
 
-A first transfer, between two machines or two terminals; no router and no server is needed:
+A first transfer, between two machines or two terminals, without any router or server:
   whimbrel send FILE           prints the command for the other side
-  whimbrel receive TICKET      kill either side, repeat its command: it resumes
+  whimbrel receive TICKET      kill either side and repeat its command: it resumes
 
-When not to use it: on a clean path nothing is gained, and against random loss alone the kernel's BBR does \
-as well. What BBR cannot do is survive an outage, store, or use two links; `whimbrel demo` shows it.
+When not to use it: on a clean path Whimbrel gains nothing, and against random loss alone the kernel's BBR does \
+as well. What BBR cannot do is survive an outage, store data, or use two links; `whimbrel demo` shows this.
 
-`whimbrel doctor` says what this machine lacks.";
+`whimbrel doctor` reports what this machine is missing.";
 
 /// Named-data transport for networks that lose packets, disconnect and move
 #[derive(Parser, Debug)]
@@ -58,31 +58,31 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Command {
-    /// Offer a file or a folder by a ticket or a code, which it prints, until Ctrl-C
+    /// Offer files or folders by ticket or spoken code, until Ctrl-C
     Send(serve::Send),
-    /// Fetch what another machine sends, by its ticket or code
+    /// Fetch what another machine offers, by ticket or code
     #[command(after_help = format!("Examples:\n  whimbrel receive whimbrel1qqq...\n  whimbrel receive --router 192.0.2.1:4711 7-crusade-hazardous-button-rebellion\n\nThe same as `whimbrel get`.\n\n{}", exit::HELP))]
     Receive(get::Get),
     /// Publish files and folders, and serve them until Ctrl-C
     Serve(serve::Serve),
-    /// Publish a pointer to a file or a folder: its name stays while the content changes
+    /// Publish a pointer to a file or folder: a stable name for changing content
     Publish(pointers::PublishPointer),
-    /// Fetch a file or a folder by its name
+    /// Fetch a file or folder by name
     #[command(after_help = format!("Example:\n  whimbrel get 6b1e...c2 -o film.mkv\n\n{}", exit::HELP))]
     Get(get::Get),
-    /// Send files and folders to a receiver that has not requested them, and may be away
+    /// Send files and folders to a receiver that has not requested them and may be offline
     Push(push::PushCommand),
-    /// Send a short text to a receiver that may be away
+    /// Send a short text to a receiver that may be offline
     Message(push::MessageArguments),
-    /// Receive what others push, from the senders that you permit
+    /// Receive what permitted senders push
     Inbox(inbox::Inbox),
-    /// Groups of hosts, to which `push` and `message` send
+    /// Create and join groups of hosts, to which `push` and `message` can send
     #[command(subcommand)]
     Group(group::GroupCommand),
     /// Run a router, or show its status
     #[command(subcommand)]
     Router(node::RouterCommand),
-    /// Run the host that local programs attach to, or show its status
+    /// Run the host daemon that local programs attach to, or show its status
     #[command(subcommand)]
     Host(node::HostCommand),
     /// Run a name server, query one, or show its status
@@ -91,21 +91,21 @@ pub(crate) enum Command {
     /// Create or show keys: the identities of hosts and routers
     #[command(subcommand)]
     Id(identity::IdCommand),
-    /// Aliases for names, so that nobody types 64 digits: add, list, remove, share
+    /// Manage aliases, which replace 64-digit names: add, list, remove, share
     #[command(subcommand)]
     Names(directory::NamesCommand),
     /// Ping a host or a router
     Ping(ping::Ping),
-    /// Measure what the network carries between two hosts
+    /// Measure the throughput between two hosts
     #[command(subcommand)]
     Perf(perf::PerfCommand),
-    /// NDN programs: fetch, serve, peek, poke, ping; with any NDN forwarder
+    /// Fetch, serve, peek, poke and ping over NDN, with any NDN forwarder
     #[command(subcommand)]
     Ndn(ndn::NdnCommand),
     /// Carry the TCP connections of unmodified programs over NDN
     #[command(subcommand)]
     TcpProxy(tcp_proxy::TcpProxyCommand),
-    /// Carry the web: a proxy for browsers, curl, apt, pip and git, in two halves
+    /// Carry HTTP for browsers, curl, apt, pip and git, with a proxy at each side
     #[command(subcommand)]
     HttpProxy(http_proxy::HttpProxyCommand),
     /// Faces of an NDN forwarder: list, create, change, destroy
@@ -120,7 +120,7 @@ pub(crate) enum Command {
     /// The content store of an NDN forwarder: show, configure, erase
     #[command(subcommand)]
     Cs(ndn::cs::CsCommand),
-    /// Show the status of everything that runs here: routers, hosts, name servers, an NDN forwarder
+    /// Show the status of everything running here: routers, hosts, name servers, an NDN forwarder
     Status(status::StatusOfAll),
     /// Keys and certificates of NDN identities
     #[command(subcommand)]
@@ -128,17 +128,17 @@ pub(crate) enum Command {
     /// Print a sample configuration, or check one
     #[command(subcommand)]
     Config(configure::ConfigCommand),
-    /// Check what works on this machine, with remedies for what does not
+    /// Check what works on this machine, and how to fix what does not
     Doctor(doctor::Doctor),
     /// Fetch one file over one bad path with the kernel's TCP and with Whimbrel, side by side
     #[command(
         after_help = "Example:\n  whimbrel demo --file film.mkv --rtt 100ms --loss 2% --outage 20s"
     )]
     Demo(demo::Demo),
-    /// Reproduce a paper's figures, ours beside the paper's
+    /// Reproduce a paper's figures, next to the paper's own numbers
     #[command(subcommand)]
     Study(study::StudyCommand),
-    /// Run networks, loads and events of your own, in virtual time or in namespaces
+    /// Run your own networks, loads and events, in virtual time or in namespaces
     #[command(subcommand)]
     Lab(lab::LabCommand),
     /// Measure performance against targets, as ratios within one run
@@ -171,29 +171,28 @@ impl Command {
 /// How a program reaches a host.
 #[derive(clap::Args, Debug, Clone)]
 pub(crate) struct HostAccess {
-    /// The socket of the host daemon (`whimbrel host run`); default: $WHIMBREL_SOCKET, or else that
-    /// of this user's daemon
+    /// The socket of the host daemon (`whimbrel host run`); default: $WHIMBREL_SOCKET, or this user's
+    /// daemon
     // No `env` of clap's: what the environment says must not contradict --router.
     #[arg(long, value_name = "PATH", conflicts_with = "router")]
     pub(crate) socket: Option<PathBuf>,
-    /// Run without a daemon: be a host in this process, attached to the router at this address
-    /// (host:port, ip://HOST or ether://[STATION%INTERFACE]). Only the router with this NAME is accepted
-    /// there; without one, the name that was first proven at the address
+    /// Run without a daemon: this process is a host, attached to the router at this address
+    /// (host:port, ip://HOST or ether://[STATION%INTERFACE]). With NAME, only the router of that name is
+    /// accepted; without it, the router first seen at the address is
     #[arg(long, value_name = "[NAME@]HOST:PORT", value_parser = directory::remote)]
     pub(crate) router: Vec<NamedRemote>,
-    /// The key of a host in this process; by default a new one for this run
+    /// Key file of the host in this process; by default a new key for each run
     #[arg(long, value_name = "FILE", conflicts_with = "socket")]
     pub(crate) key: Option<PathBuf>,
-    /// Largest IP packet that the path to the router carries, in bytes, if known; by default that of
-    /// the system's routes, lowered where larger packets are lost
+    /// MTU of the path to the router, in bytes; by default taken from the system's routes, and lowered
+    /// if larger packets are lost
     #[arg(long, value_name = "BYTES", conflicts_with = "socket", value_parser = clap::value_parser!(u16).range(576..))]
     pub(crate) mtu: Option<u16>,
-    /// Do not encrypt the links of the host in this process: for measurements and closed links; the
-    /// other ends must be told the same
+    /// Do not encrypt this host's links, for measurements and closed networks; the other ends need the
+    /// same setting
     #[arg(long, conflicts_with = "socket")]
     pub(crate) plain: bool,
-    /// Have the keys of the links of the host in this process follow from ML-KEM-512 beside X25519:
-    /// if the other end can (offer), or nothing else (require)
+    /// Use a hybrid ML-KEM-512 and X25519 key exchange: `offer` (if the peer supports it) or `require`
     #[arg(long, value_name = "WHEN", conflicts_with_all = ["socket", "plain"], value_parser = post_quantum)]
     pub(crate) post_quantum: Option<PostQuantum>,
 }

@@ -40,16 +40,16 @@ pub(crate) const HELP: &str = "Exit codes:\n  \
     0    done\n  \
     1    any other failure\n  \
     2    wrong arguments or configuration\n  \
-    3    nobody has announced the name, by the end of --timeout\n  \
+    3    the name was not announced by the end of --timeout\n  \
     4    announced, but not served\n  \
     5    no host or router daemon listens on the socket\n  \
     6    the disk is full, or the output cannot be written\n  \
-    7    no new data for as long as --timeout says\n  \
-    8    an address or a socket is in use by another program\n  \
-    9    done, but for entries of a folder that were refused one by one\n  \
-    10   the code is wrong or used up, or nobody sends with its number\n  \
-    11   the receiver has refused it\n  \
-    12   parts are missing and are not sent again (--reliability dont-care)\n  \
+    7    no new data within --timeout\n  \
+    8    an address, socket, key or folder is in use by another program\n  \
+    9    done, except for entries of a folder that were refused\n  \
+    10   the code is wrong or used up, or no sender has its number\n  \
+    11   the receiver refused it\n  \
+    12   parts are missing and will not be sent again (--reliability dont-care)\n  \
     130  interrupted (143: by SIGTERM)";
 
 /// Help text of `whimbrel ndn`'s commands. 0 to 4 are those of `ndnpeek`.

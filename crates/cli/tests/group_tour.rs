@@ -1,4 +1,4 @@
-//! "One file for a group" and "Routers that find their ways" of the tour (docs/tour.md), typed as it has them.
+//! "One file for a group" and "Routers that learn their routes" of the tour (docs/tour.md), typed as it has them.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -92,8 +92,8 @@ fn is_up(line: &Value) -> bool {
 #[test]
 fn four_commands_send_one_file_to_a_group() {
     let mut terminal = Terminal::new();
-    let over_a_router = commands("Over a router");
-    let router = &over_a_router[0];
+    let through_a_router = commands("Through a router");
+    let router = &through_a_router[0];
     let socket = terminal.path("router.sock");
     let more = ["--json", "--socket", socket.to_str().unwrap()];
     let router = terminal.runs(router, &more);
@@ -136,9 +136,9 @@ fn four_commands_send_one_file_to_a_group() {
 }
 
 #[test]
-fn five_routers_find_their_ways_without_a_typed_route() {
+fn five_routers_learn_their_routes_without_a_configured_one() {
     let mut terminal = Terminal::new();
-    let lines = commands("Routers that find their ways");
+    let lines = commands("Routers that learn their routes");
     let [keys, names, router, serve, get, routes] = &lines[..] else {
         panic!("six commands: {lines:?}");
     };

@@ -338,6 +338,19 @@ fn a_folder_comes_as_it_is_and_its_links_stay_in_it() {
     assert_eq!(site.listed(), ["trip"]);
 }
 
+#[test]
+fn files_with_the_same_bytes_are_sent_once() {
+    let site = Site::start();
+    let sender = site.name_of_key("sender");
+    site.name_of_key("receiver");
+    let _inbox = Running::start(&mut site.inbox(&["--from", &sender]));
+    let (one, two) = (site.file("one", b"same"), site.file("two", b"same"));
+    let (code, _, err) = finished(&mut site.push(&[&one, &two], &["--wait"]));
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("they are sent once, under that name"), "{err}");
+    assert_eq!(site.listed(), ["one"]);
+}
+
 /// The lines of the README that begin with a command and contain `with`, without remarks.
 fn lines_of_readme(with: &str) -> Vec<String> {
     let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");

@@ -18,7 +18,7 @@ impl Guid {
     /// broken.
     pub const NONE: Guid = Guid([0; 32]);
 
-    /// Returns the bytes as they go on the wire.
+    /// Returns the bytes in wire format.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -92,7 +92,7 @@ impl GuidPrefix {
     /// The fewest digits.
     pub const MIN: usize = 4;
 
-    /// `None` unless the text is so many hexadecimal digits and nothing else.
+    /// Parses a prefix; `None` unless the text consists of a valid number of hexadecimal digits.
     pub fn new(text: &str) -> Option<GuidPrefix> {
         let is_part = (GuidPrefix::MIN..2 * Guid::LEN).contains(&text.len());
         let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -115,7 +115,7 @@ impl PublicKey {
     /// Size on the wire, in bytes.
     pub const LEN: usize = 32;
 
-    /// Returns the bytes as they go on the wire.
+    /// Returns the bytes in wire format.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }

@@ -4,17 +4,17 @@ use crate::{PortId, PortInfo, Recent, Time};
 use core::net::IpAddr;
 use core::time::Duration;
 
-/// How many events are within a limit.
+/// A rate limit with a burst size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// After a pause, so many at once.
+    /// Burst size, after a pause.
     pub at_once: u32,
-    /// In the long run.
+    /// Long-term rate.
     pub per_second: u32,
 }
 
 impl Limit {
-    /// Returns the limit of so many events a second, and as many at once.
+    /// Returns a limit of this many events per second, with a burst of the same size.
     pub const fn per_second(per_second: u32) -> Limit {
         Limit {
             at_once: per_second,
@@ -55,7 +55,7 @@ impl Meter {
         self.paid = self.paid - one.unwrap_or_default();
     }
 
-    /// Returns true if it holds no more than a new one.
+    /// Returns true if it is in the state of a new meter.
     pub fn is_idle(&self, now: Time) -> bool {
         self.paid <= now
     }

@@ -34,7 +34,7 @@ pub enum PortEvent {
     /// peer. Said when it changes; until then it is taken to work. A peer may be out of reach
     /// nevertheless.
     Carrier(bool),
-    /// So many frames of this port, passed next, carry this codepoint (RFC 3168 §5). Said when it
+    /// The next frames of this port, as many as stated, carry this codepoint (RFC 3168 §5). Reported when it
     /// changes between [`Ecn::NotCapable`] and the others, and for every batch with marks.
     Ecn {
         /// The codepoint.

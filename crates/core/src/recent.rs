@@ -1,4 +1,4 @@
-//! Bounded maps of what was noted of late.
+//! Bounded maps of recent notes.
 
 use core::cmp::Reverse;
 use core::hash::Hash;
@@ -72,7 +72,7 @@ impl<K: Ord + Copy, V> Recent<K, V> {
 }
 
 /// A bounded map of notes that belong to owners, such as networks: when it is full, the owner with the
-/// most notes loses its oldest one. Whoever notes much therefore pushes out its own notes.
+/// most notes loses its oldest one. A busy owner therefore evicts only its own notes.
 #[derive(Debug)]
 pub struct SharedRecent<O, K, V = ()> {
     max: usize,

@@ -151,10 +151,7 @@ pub enum IoError {
         path: PathBuf,
     },
     /// No program listens on the socket file.
-    #[error(
-        "nothing listens on {}; start the daemon that owns it (`whimbrel host run` or `whimbrel router run`), or \
-         name its socket", path.display()
-    )]
+    #[error("nothing listens on {}", path.display())]
     NobodyListens {
         /// The socket file.
         path: PathBuf,

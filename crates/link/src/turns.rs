@@ -3,7 +3,7 @@
 //! Start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM '96) with equal weights: each lane has a
 //! clock of its sent bytes, the lane furthest behind goes next, and a lane that joins starts at the
 //! time of the present ones. So a lane is not penalised for what it sent while it was alone, and
-//! gains no credit while it is idle. Time goes on by an even share of what is sent, as in weighted
+//! gains no credit while it is idle. Virtual time advances by an even share of what is sent, as in weighted
 //! fair queueing: with the clock of the last served lane alone it would stand still while new lanes
 //! come with one piece each, and the others would get nothing.
 

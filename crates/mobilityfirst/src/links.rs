@@ -269,7 +269,7 @@ impl Links {
         (self.division).has_room_to_divide(&self.neighbours, flow, hops)
     }
 
-    /// True if a flow that was held back may go on since the last call, or goes by another port.
+    /// True if, since the last call, a flow that was held back may continue, or uses another port.
     pub(crate) fn take_resumed(&mut self) -> bool {
         core::mem::take(&mut self.resumed)
     }
@@ -393,8 +393,8 @@ impl Links {
         true
     }
 
-    /// Returns true if chunks of a flow wait for the neighbour on a port, or went there of late: what a
-    /// neighbour holds back of others is not noted. It repeats what it says.
+    /// Returns true if chunks of a flow wait for the neighbour on a port, or went there recently; credit
+    /// for other flows is not recorded, as the neighbour repeats it.
     fn passes(&self, port: PortId, flow: &Flow) -> bool {
         self.division.has(flow) || self.at(port).is_some_and(|link| link.passes(flow))
     }

@@ -302,7 +302,7 @@ impl Outbox {
         Some((lane, Carried { number, outgoing }))
     }
 
-    /// The hop carries this chunk no more.
+    /// The hop no longer carries this chunk.
     pub(crate) fn take_carried(&mut self, tag: u64) -> Option<ChunkToSend> {
         let Carried { number, outgoing } = self.carrying.remove(&tag)?;
         self.bytes -= outgoing.chunk.size() as u64;

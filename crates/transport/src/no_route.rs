@@ -1,4 +1,4 @@
-//! How long a consumer goes on while no route leads to the content.
+//! How long a consumer retries while no route leads to the content.
 
 use core::time::Duration;
 

@@ -213,7 +213,7 @@ impl NdnSession {
         Ok(number)
     }
 
-    /// Asks for so many further events of an operation.
+    /// Requests this many further events of an operation.
     pub fn want(&mut self, number: OperationNumber, events: u64) {
         if let Some(operation) = self.operations.get_mut(&number) {
             operation.wanted = operation.wanted.saturating_add(events);

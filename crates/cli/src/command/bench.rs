@@ -30,7 +30,7 @@ pub(crate) const HELP: &str = "Example:\n  whimbrel bench loss outage --backend 
     ndn        a router between two programs over a bare relay (>= 0.5) and over 150,000 exchanges/s, its pipeline alone\n             \
     over 1,000,000, a file over two routers over 3 Gbit/s (>= 1)\n\n\
     `whimbrel bench ndn-soak` keeps a router at half of its peak load for minutes and checks its memory.\n\
-    `whimbrel bench grid` compares laws of congestion control over links that jitter, lose and reorder.\n\n\
+    `whimbrel bench grid` compares congestion laws over links with jitter, loss and reordering.\n\n\
     Exit codes:\n  \
     0    measured, whether or not each target is met\n  \
     1    any other failure\n  \
@@ -57,7 +57,7 @@ pub(crate) struct Bench {
     /// Seed of all randomness
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// NDNd's program (`ndnd`), to measure its forwarder beside ours in the part ndn
+    /// NDNd's program (`ndnd`), to compare its forwarder in the part ndn
     #[arg(long, value_name = "PROGRAM")]
     ndnd: Option<PathBuf>,
     /// Exit with code 10 if a target is missed
@@ -115,7 +115,7 @@ enum End {
     NdnConsumer(ConsumerArguments),
     /// Keep an NDN router at half of its peak load; fails if its memory grows or a packet is lost
     NdnSoak(SoakArguments),
-    /// Compare laws of congestion control over links with troubles; the worst cells come first
+    /// Compare congestion laws over impaired links; the worst links come first
     #[command(after_help = bench_grid::HELP)]
     Grid(bench_grid::GridArguments),
 }

@@ -29,7 +29,7 @@ pub(super) struct GridArguments {
     /// and cubic; with netns bottleneck, kernel-cubic and kernel-bbr]
     #[arg(long, value_enum, value_name = "LAW", value_delimiter = ',')]
     law: Vec<LawName>,
-    /// Measure N random links with all troubles at once, in place of the grid
+    /// Measure N random links with all impairments combined, instead of the grid
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     random: Option<u32>,
     /// Measure eight links only

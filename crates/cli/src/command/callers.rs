@@ -23,23 +23,24 @@ const KEEP_PATIENCE: Duration = Duration::from_secs(10);
 const PEERS_HELP: &str = "Examples:\n  \
     whimbrel router peers\n  \
     whimbrel router peers --json | jq '.callers[] | select(.refused > 0)'\n\n\
-    The names of those that call a listener here: connected ones, those that were refused of late, and those that \
-    were decided about. [hop] callers in the configuration says who gets in: any that is not denied, those listed at \
-    their first use, or those listed.";
+    Lists the names that have called a listener of this node: connected callers, those refused recently, and those \
+    allowed or denied by name. [hop] callers in the configuration decides who is admitted: anyone not denied \
+    (\"any\"), the same with each name listed at first use (\"first-use\"), or listed names only (\"listed\").";
 const ALLOW_HELP: &str = "Examples:\n  \
     whimbrel router allow 3fa9c2                 (a caller that `peers` shows)\n  \
     whimbrel host allow 3fa9c2 0011223344\n\n\
-    Kept in a file beside the key until deny takes it back. The command returns once it is on disk; exit \
-    code 6 if it cannot be written.";
+    The decision is kept in a file beside the key until `deny` reverses it. The command returns once it is on disk; \
+    exit code 6 means that it could not be written.";
 const DENY_HELP: &str = "Examples:\n  \
-    whimbrel router deny 3fa9c2\n\n\
-    A caller that is connected is disconnected. A neighbour of the configuration is not a caller: remove its link. \
-    Kept in a file beside the key until allow takes it back. The command returns once it is on disk; exit \
-    code 6 if it cannot be written.";
+    whimbrel router deny 3fa9c2\n  \
+    whimbrel host deny 3fa9c2\n\n\
+    A connected caller is disconnected. A configured neighbour is not a caller: remove its link instead. The decision \
+    is kept in a file beside the key until `allow` reverses it. The command returns once it is on disk; exit code 6 \
+    means that it could not be written.";
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum CallersCommand {
-    /// Show who calls the listeners of the node on this machine, and who was refused
+    /// Show which callers are connected to the node on this machine, and which were refused
     #[command(after_help = PEERS_HELP)]
     Peers(Peers),
     /// Let callers with these names in

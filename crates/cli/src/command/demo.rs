@@ -43,7 +43,7 @@ pub(crate) struct Demo {
     /// Seed of all randomness in the emulated links
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Congestion controls of the kernel's TCP, each beside the others; by default cubic, and bbr if the
+    /// Congestion controls of the kernel's TCP, run in parallel; by default cubic, and bbr if the
     /// kernel has it
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = ["cubic", "bbr", "reno"])]
     tcp: Vec<String>,

@@ -34,12 +34,14 @@ pub(crate) enum NamesCommand {
         name: Guid,
     },
     /// Show the aliases, and the signers whose directories were imported
+    #[command(after_help = "Example:\n  whimbrel names list --json | jq .aliases")]
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Take an alias away
+    /// Remove an alias
+    #[command(after_help = "Example:\n  whimbrel names remove ship-7")]
     Remove {
         /// The alias
         alias: Alias,
@@ -53,7 +55,7 @@ pub(crate) enum NamesCommand {
         #[arg(long, value_name = "FILE")]
         key: Option<PathBuf>,
     },
-    /// Take over the aliases of a file that somebody has signed. The first signer is pinned
+    /// Import the aliases of a signed file. The signer of the first import is pinned
     #[command(
         after_help = "Example:\n  whimbrel names import harbour.names\n\nAliases of your own stay as they are. A newer file of the \
                       same signer updates those that came from it."
@@ -68,7 +70,8 @@ pub(crate) enum NamesCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Forget a signer, and the aliases that came from it
+    /// Forget a signer and the aliases imported from it
+    #[command(after_help = "Example:\n  whimbrel names forget 6b1e...c2")]
     Forget {
         /// The name of the signer's key, as `whimbrel names list` shows it
         signer: Guid,

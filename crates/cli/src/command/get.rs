@@ -52,21 +52,21 @@ pub(crate) struct Get {
          The content's own name is the one that the source suggests. If PATH does not exist, a folder is stored as \
          PATH."))]
     output: PathBuf,
-    /// Ask this host directly (`whimbrel serve --listen`): no router and no name service are needed
-    /// Only the host with this NAME is accepted there, if it is given
+    /// Ask this host directly (`whimbrel serve --listen`): no router or name service is needed.
+    /// With NAME, only the host of that name is accepted
     #[arg(long, value_name = "[NAME@]HOST:PORT", conflicts_with_all = ["socket", "router"], value_parser = directory::remote)]
     from: Option<NamedRemote>,
     #[command(flatten)]
     access: HostAccess,
-    /// Give up after this long without new data, as "30 s"; by default it waits for ever, but 30 s for the
+    /// Give up after this long without new data, as "30 s"; by default it waits for ever, or 30 s for the
     /// sender of a code
     #[arg(long, value_name = "DURATION", value_parser = Span::with_unit)]
     timeout: Option<Span>,
-    /// PATH is an older version of this folder: bring it up to date once all of the new one is here. Files
-    /// that the new one lacks stay
+    /// Update PATH, an older version of this folder, once the new version is complete. Files that the new
+    /// version lacks stay
     #[arg(long)]
     update: bool,
-    /// Wait for newer versions of OWNER/ALIAS, and bring PATH up to date with each, until Ctrl-C
+    /// Wait for newer versions of OWNER/ALIAS, and update PATH with each, until Ctrl-C
     #[arg(long)]
     follow: bool,
     #[command(flatten)]

@@ -199,11 +199,21 @@ fn admit(key: &Path, member: AdmittedHost, lifetime: Duration, output: Option<&P
     match output {
         None => out(&format!("{admission}\n")),
         Some(path) => {
-            let mut file = std::fs::File::create_new(path)?;
-            std::io::Write::write_all(&mut file, format!("{admission}\n").as_bytes())?;
+            let written = std::fs::File::create_new(path).and_then(|mut file| {
+                std::io::Write::write_all(&mut file, format!("{admission}\n").as_bytes())
+            });
+            written.map_err(|error| unwritten(path, &error))?;
         }
     }
     Ok(Exit::Done)
+}
+
+fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
+    let exit = match error.kind() {
+        std::io::ErrorKind::AlreadyExists => Exit::Usage,
+        _ => Exit::Write,
+    };
+    Failure::new(exit, format!("cannot write {}: {error}", path_line(path)))
 }
 
 /// Asks the host, and waits for what `answer` returns.

@@ -28,11 +28,11 @@ use crate::exit::{self, Exit, Failure};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum HttpProxyCommand {
-    /// Be the proxy that browsers, curl, apt, pip and git are told to use
+    /// Run the client side: the proxy for browsers, curl, apt, pip and git
     #[command(after_help = format!("Examples:\n  whimbrel http-proxy client --to 6b1e...c2 --router 192.0.2.1:4711 --key web.pem\n  \
                       curl -x http://127.0.0.1:3128 https://example.org/\n\nThe other half, `whimbrel http-proxy server`, asks the servers of the web.\n\n{}", exit::HELP))]
     Client(ProxyClient),
-    /// Ask the servers of the web for client sides
+    /// Run the server side: it sends the requests of client sides to web servers
     #[command(after_help = format!("Examples:\n  whimbrel http-proxy server --from 81f0...aa --router 192.0.2.1:4711 --key server.pem\n  \
                       whimbrel http-proxy server --from anyone --publish 127.0.0.1:8000\n\nIt prints its name for `whimbrel http-proxy client --to NAME`. Addresses of the site \
                       itself are not asked unless --allow permits them.\n\n{}", exit::HELP))]
@@ -41,25 +41,25 @@ pub(crate) enum HttpProxyCommand {
 
 #[derive(Args, Debug)]
 pub(crate) struct ProxyClient {
-    /// The name of the server side's host, which it prints, or its alias; without one only NAME.whimbrel is reached
+    /// The name of the server side's host, which it prints, or its alias; without one, only NAME.whimbrel is reachable
     #[arg(long, value_name = "NAME", value_parser = directory::name)]
     to: Option<Guid>,
-    /// Where programs find the proxy
+    /// Address of the proxy for programs
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:3128")]
     listen: SocketAddr,
-    /// Reach the server side directly at this address: no router and no name service are needed
+    /// Reach the server side directly at this address: no router or name service is needed
     #[arg(long, value_name = "[NAME@]HOST:PORT", conflicts_with = "socket", requires = "to", value_parser = directory::remote)]
     at: Option<NamedRemote>,
-    /// Give a request up when the server side has not been heard for this long
+    /// Give up a request when nothing has been heard from the server side for this long
     #[arg(long, value_name = "DURATION", default_value = "5 min", value_parser = Span::with_unit)]
     patience: Span,
-    /// Memory for answers that may be used again; 0 stores nothing
+    /// Cache size for responses; 0 disables the cache
     #[arg(long, value_name = "SIZE", default_value = "256 MiB")]
     cache: ByteSize,
-    /// Give a stale answer when its server has not confirmed it in this time
+    /// Use a stale response when its server has not confirmed it within this time
     #[arg(long, value_name = "DURATION", default_value = "5 s", value_parser = Span::with_unit)]
     stale_after: Span,
-    /// How long a GET that was not answered is asked again, after its program has given it up;
+    /// How long an unanswered GET is retried after its program has given up;
     /// http://proxy.whimbrel/ lists them
     #[arg(long, value_name = "DURATION", default_value = "24 h", value_parser = Span::with_unit)]
     keep: Span,
@@ -79,19 +79,19 @@ pub(crate) struct ProxyServer {
     /// with #, are remarks
     #[arg(long, value_name = "FILE")]
     known: Option<PathBuf>,
-    /// Ask this server whatever its address: a host name, *.SUFFIX, an address or a network; can be repeated
+    /// Allow this server regardless of its address: a host name, *.SUFFIX, an address or a network; can be repeated
     #[arg(long, value_name = "HOST")]
     allow: Vec<AllowedHost>,
-    /// Ask no servers but those of --allow and --publish
+    /// Allow only the servers of --allow and --publish
     #[arg(long)]
     only: bool,
-    /// The server that clients reach as http://NAME.whimbrel/; without --allow no other one is asked
+    /// The server that clients reach as http://NAME.whimbrel/; without --allow, no other server is reachable
     #[arg(long, value_name = "HOST:PORT")]
     publish: Option<String>,
     /// Also answer client sides that connect here directly (`--at`)
     #[arg(long, value_name = "[ADDRESS:]PORT", conflicts_with = "socket")]
     listen: Option<Bind>,
-    /// Give a request up when its client side has not been heard for this long
+    /// Give up a request when nothing has been heard from its client side for this long
     #[arg(long, value_name = "DURATION", default_value = "10 min", value_parser = Span::with_unit)]
     patience: Span,
     #[command(flatten)]

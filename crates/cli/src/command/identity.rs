@@ -42,10 +42,10 @@ pub(crate) enum IdCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Prepare the succession of a key by another: a signed statement, to be kept where the key is not
+    /// Prepare a signed statement that replaces a key with a successor; keep it away from the key
     #[command(
         after_help = "Example:\n  whimbrel id rotate host.pem next.pem -o host.rotation\n  whimbrel id publish host.rotation --name-server \
-                      192.0.2.1:4720\n\nNothing changes before `id publish`: then the name of OLD is revoked, and the name of NEW succeeds it. Keep \
+                      192.0.2.1:4720\n\nNothing changes until `id publish`: the name of OLD is then revoked, and the name of NEW succeeds it. Keep \
                       NEW offline until then."
     )]
     Rotate {
@@ -57,11 +57,11 @@ pub(crate) enum IdCommand {
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
     },
-    /// Prepare the revocation of a key without a successor: a signed statement
+    /// Prepare a signed statement that revokes a key without a successor
     #[command(
         after_help = "Example:\n  whimbrel id revoke host.pem -o host.revocation\n  whimbrel id publish host.revocation\n\nNothing changes \
-                      before `id publish`. It is above every `id rotate` of the same key: whoever has stolen the key could name a successor \
-                      of their own."
+                      until `id publish`. It overrides every `id rotate` of the same key, because a thief of the key could name a \
+                      successor."
     )]
     Revoke {
         /// The key file
@@ -70,7 +70,7 @@ pub(crate) enum IdCommand {
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
     },
-    /// Publish a statement of `id rotate` or `id revoke`. It cannot be taken back
+    /// Publish a statement of `id rotate` or `id revoke`. This cannot be undone
     #[command(
         after_help = "Example:\n  whimbrel id publish host.revocation --name-server 192.0.2.1:4720"
     )]

@@ -24,10 +24,10 @@ use crate::logging::{note, one_line, path_line, printable};
 
 /// Receives what others push.
 #[derive(Args, Debug)]
-#[command(after_help = format!("Example:\n  whimbrel inbox -o incoming --from 6b1e...c2 --key inbox.pem --router 192.0.2.1:4711\n\nIt prints the name that \
-    `whimbrel push --to NAME` needs. What is pushed while it does not run waits in the routers.\n\n{}", exit::HELP))]
+#[command(after_help = format!("Example:\n  whimbrel inbox -o incoming --from 6b1e...c2 --key inbox.pem --router 192.0.2.1:4711\n\nIt prints the name for \
+    `whimbrel push --to NAME`. Whatever is pushed while it is not running waits in the routers.\n\n{}", exit::HELP))]
 pub(crate) struct Inbox {
-    /// The folder that takes what comes
+    /// Destination folder
     #[arg(short, long, value_name = "FOLDER")]
     output: PathBuf,
     /// A permitted sender: a name, or "anyone"; can be repeated
@@ -37,24 +37,24 @@ pub(crate) struct Inbox {
     /// with #, are remarks
     #[arg(long, value_name = "FILE")]
     known: Option<PathBuf>,
-    /// Refuse what is longer
+    /// Refuse files and folders above this size
     #[arg(long, value_name = "SIZE")]
     max_size: Option<ByteSize>,
-    /// The most that the folder may hold; what would exceed it is refused
+    /// The most that the folder may hold; a content that would exceed it is refused
     #[arg(long, value_name = "SIZE")]
     total: Option<ByteSize>,
-    /// What becomes of a file whose name is taken
+    /// What to do with a file whose name is taken
     #[arg(long, value_name = "WHAT", default_value = "number")]
     existing: ExistingFile,
-    /// End after this many files and messages; by default Ctrl-C ends it
+    /// Exit after this many files and messages; by default run until Ctrl-C
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Also take what is pushed to the name of this key with `--service anycast`. Several inboxes may have it:
+    /// Also accept what is pushed to the name of this key with `--service anycast`. Several inboxes may have it:
     /// the nearest gets what is sent; can be repeated
     #[arg(long, value_name = "KEY")]
     service: Vec<PathBuf>,
-    /// Join a group by this admission, or the file that holds it (`whimbrel group admit`), and take what is
-    /// pushed to the group; can be repeated
+    /// Join a group by this admission, or the file that holds it (`whimbrel group admit`), and accept what
+    /// is pushed to the group; can be repeated
     #[arg(long, value_name = "ADMISSION")]
     group: Vec<String>,
     #[command(flatten)]
@@ -67,11 +67,11 @@ pub(crate) struct Inbox {
 /// `--existing`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ExistingFile {
-    /// The one that is there stays, and the new one is refused
+    /// Keep the existing file, and refuse the new one
     Keep,
-    /// The new one gets a numbered name
+    /// Give the new file a numbered name
     Number,
-    /// The new one replaces it, once it is whole
+    /// Replace the existing file once the new one is complete
     Replace,
 }
 

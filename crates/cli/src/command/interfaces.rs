@@ -66,13 +66,13 @@ enum InterfacesCommand {
 struct Set {
     /// The link's label
     label: String,
-    /// Its share under the policy \"weights\"
+    /// Its share under the policy "weights"
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     weight: Option<u32>,
-    /// Its tier: it is used only while no link of a lower one answers
+    /// Its cost tier: it is used only while no link of a lower tier answers
     #[arg(long)]
     cost: Option<u32>,
-    /// Whether it is used only while no link that is not metered answers
+    /// Whether the link is metered: it is then used only while no unmetered link answers
     #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
     metered: Option<bool>,
     /// Bytes that may cross it in each period: as \"5 GB\", or none for no bound

@@ -25,7 +25,7 @@ use crate::progress::Progress;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum LabCommand {
-    /// Run a scenario of your own: a network, loads and events in a file
+    /// Run a scenario: a network, loads and events in a file
     #[command(
         after_help = "Example:\n  whimbrel lab sample > film.toml\n  whimbrel lab run film.toml --runs 5\n  \
                       whimbrel lab run film.toml --backend netns\n\nWrites a page, figures, CSV and JSON."
@@ -43,7 +43,7 @@ pub(crate) enum LabCommand {
                       that matter and printed."
     )]
     Torture(Torture),
-    /// Attack real daemons in namespaces, and show what honest users notice of it
+    /// Attack real daemons in namespaces, and measure the effect on honest users
     #[command(
         after_help = "Example:\n  whimbrel lab attack\n  whimbrel lab attack reflector forged-sources --rate 10Mbit/s\n  whimbrel lab attack calls --wire 1Gbit/s\n\n\
                       Each attack is on fresh daemons, whose honest users are measured before it, during it and two \
@@ -68,7 +68,7 @@ pub(crate) enum LabCommand {
 pub(crate) struct Run {
     /// The scenario
     file: PathBuf,
-    /// The back end: virtual time with the machines that ship, or real daemons and the kernel's TCP
+    /// The back end: virtual time with the production state machines, or real daemons and the kernel's TCP
     #[arg(long, value_enum, default_value = "sim")]
     backend: BackendName,
     /// Runs of each setting, overrides the scenario; each has a seed of its own

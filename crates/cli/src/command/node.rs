@@ -79,16 +79,16 @@ pub(crate) struct RouterRun {
     #[arg(long, value_name = "[ADDRESS:]PORT")]
     listen: Vec<Bind>,
     /// Add a link to a neighbour; ip://HOST and ether://[STATION%INTERFACE] use bare IP and
-    /// Ethernet. A neighbour with a NAME is accepted under no other one, and is believed, whoever the
-    /// source of what it forwards is
+    /// Ethernet. With NAME, only the neighbour of that name is accepted, and it may forward
+    /// chunks of any source
     #[arg(long, value_name = "[NAME@]HOST:PORT", value_parser = super::directory::remote)]
     neighbour: Vec<NamedRemote>,
-    /// Do not encrypt the links of --listen and --neighbour: for measurements and closed links; the
-    /// other ends must be told the same
+    /// Do not encrypt the links of --listen and --neighbour, for measurements and closed networks; the
+    /// other ends need the same setting
     #[arg(long)]
     plain: bool,
-    /// Have the keys of all links follow from ML-KEM-512 beside X25519: if the other end can (offer),
-    /// or nothing else (require); overrides post_quantum in [hop]
+    /// Use a hybrid ML-KEM-512 and X25519 key exchange on all links: `offer` (if the peer supports it)
+    /// or `require`; overrides post_quantum in [hop]
     #[arg(long, value_name = "WHEN", value_parser = post_quantum)]
     post_quantum: Option<PostQuantum>,
     /// Name servers, the preferred one first; replaces those of the file
@@ -97,8 +97,8 @@ pub(crate) struct RouterRun {
     /// Next hop for chunks without a route: a neighbour's name or a link's label
     #[arg(long, value_name = "NAME")]
     default_route: Option<String>,
-    /// How ways to other routers are found: static, or learned from neighbours that are named, at both
-    /// ends (fewest-hops: without measuring links); overrides routing in [router]
+    /// How routes to other routers are found: static, or learned from neighbours that name each other
+    /// (fewest-hops: learned, without measured costs); overrides routing in [router]
     #[arg(long, value_name = "HOW")]
     routing: Option<RoutingName>,
     #[command(flatten)]
@@ -146,16 +146,16 @@ pub(crate) struct HostRun {
     #[arg(long, env = HOST_SOCKET_VARIABLE, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Add a link to an access router; the first one is preferred. ip://HOST and
-    /// ether://[STATION%INTERFACE] use bare IP and Ethernet. Only the router with this NAME is accepted
-    /// there; without one, the name that was first proven at the address
+    /// ether://[STATION%INTERFACE] use bare IP and Ethernet. With NAME, only the router of that name
+    /// is accepted; without it, the router first seen at the address is
     #[arg(long, value_name = "[NAME@]HOST:PORT", value_parser = super::directory::remote)]
     router: Vec<NamedRemote>,
-    /// Do not encrypt the links of --router: for measurements and closed links; the routers must be
-    /// told the same
+    /// Do not encrypt the links of --router, for measurements and closed networks; the routers need the
+    /// same setting
     #[arg(long)]
     plain: bool,
-    /// Have the keys of all links follow from ML-KEM-512 beside X25519: if the other end can (offer),
-    /// or nothing else (require); overrides post_quantum in [hop]
+    /// Use a hybrid ML-KEM-512 and X25519 key exchange on all links: `offer` (if the peer supports it)
+    /// or `require`; overrides post_quantum in [hop]
     #[arg(long, value_name = "WHEN", value_parser = post_quantum)]
     post_quantum: Option<PostQuantum>,
     /// Listen for Prometheus on this address (http://ADDRESS/metrics)

@@ -83,7 +83,7 @@ impl NameServers {
 /// A pointer to what is offered.
 #[derive(Args, Debug, Clone, Default)]
 pub(crate) struct Pointing {
-    /// PublishPointer a pointer to it: others `get OWNER/ALIAS`, whatever the content is then
+    /// Publish a pointer to it: others `get OWNER/ALIAS`, whatever its content is at that time
     #[arg(long = "as", value_name = "ALIAS")]
     alias: Option<Alias>,
     /// The key whose pointer it is; it is created if it does not exist. Default: --key, or one key of this

@@ -39,8 +39,8 @@ pub(crate) struct PushArguments {
     /// Give up after this long, as "30 s"; by default it waits for ever
     #[arg(long, value_name = "DURATION", value_parser = Span::with_unit)]
     timeout: Option<Span>,
-    /// Ask the access router to keep a copy until the receiver has it, and to send again what gets lost on the
-    /// way: this machine may be switched off
+    /// Ask the access router to keep a copy until the receiver has it, and to retransmit what is lost on the
+    /// way, so that this machine may be switched off
     #[arg(long)]
     delegate: bool,
     #[command(flatten)]
@@ -55,12 +55,12 @@ pub(crate) struct PushArguments {
 /// `push`.
 #[derive(Args, Debug)]
 #[command(after_help = format!("Example:\n  whimbrel push --to 6b1e...c2 --router 192.0.2.1:4711 log.txt\n\nThe receiver need not be reachable: routers store \
-    what it cannot get now. It takes what its `whimbrel inbox` allows.\n\n{}", exit::HELP))]
+    what they cannot deliver yet. It accepts what its `whimbrel inbox` allows.\n\n{}", exit::HELP))]
 pub(crate) struct PushCommand {
     /// Files and folders; - is standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// The name that the receiver is told, in place of the file's or folder's own
+    /// The name that the receiver sees, in place of the file's or folder's own
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     #[command(flatten)]
@@ -117,7 +117,14 @@ pub(crate) fn run(mut arguments: PushCommand) -> Outcome {
                 proposed: OfferUse::File,
             },
         };
-        items.push((item, path_line(path)));
+        let shown = path_line(path);
+        let is_same = |earlier: &&(PushItem, String)| earlier.0.content == item.content;
+        match items.iter().find(is_same) {
+            Some((_, first)) => note(&format!(
+                "{shown} has the same bytes as {first}: they are sent once, under that name"
+            )),
+            None => items.push((item, shown)),
+        }
         spooled.extend(spool);
     }
     deliver(&mut access, &shelf, &items, sending, &stop)

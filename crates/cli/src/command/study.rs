@@ -24,10 +24,10 @@ pub(crate) enum StudyCommand {
     /// List the studies
     #[command(after_help = "Example:\n  whimbrel study list")]
     List(List),
-    /// Run a study and write its tables, pictures and page
+    /// Run a study, and write its tables, plots and report
     #[command(after_help = "Example:\n  whimbrel study run mftp-fig8 --backend netns")]
     Run(Run),
-    /// Rebuild the pages from the results of earlier runs: one of each study, and an index
+    /// Rebuild the reports from the results of earlier runs: one per study, and an index
     #[command(after_help = "Example:\n  whimbrel study report -o whimbrel-studies")]
     Report(Report),
 }
@@ -43,7 +43,7 @@ pub(crate) struct List {
 pub(crate) struct Run {
     /// The study's name
     name: String,
-    /// The back end: virtual time with smoltcp, or real daemons beside the kernel's TCP [default: sim, where a study
+    /// The back end: virtual time with smoltcp, or real daemons next to the kernel's TCP [default: sim, where a study
     /// runs on it]
     #[arg(long, value_enum)]
     backend: Option<BackendName>,

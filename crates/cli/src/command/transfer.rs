@@ -13,21 +13,21 @@ use crate::exit::{Exit, Failure};
 #[derive(Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Transfer")]
 pub(crate) struct TransferArguments {
-    /// Chunks of this size, a power of two from 16 KiB to 4 MiB; by default as large as the path affords, up
-    /// to 1 MiB. A source sends none that are larger than its own
+    /// Chunk size, a power of two from 16 KiB to 4 MiB; by default as large as suits the path, up to 1 MiB. A
+    /// source never exceeds its own setting
     #[arg(long, value_name = "SIZE")]
     chunk_size: Option<ByteSize>,
-    /// "nack": the receiver reports what is missing. "ack": it confirms each chunk, and the source repeats
-    /// what is not confirmed; for short and urgent content. "dont-care": nothing is sent again. By default
-    /// nack; a source's choice goes before a receiver's
+    /// "nack": the receiver reports missing chunks. "ack": it confirms each chunk, and the source retransmits
+    /// unconfirmed ones; for short, urgent content. "dont-care": no retransmissions. By default nack; the
+    /// source's choice overrides the receiver's
     #[arg(long, value_name = "nack|ack|dont-care", value_parser = word::<Reliability>)]
     reliability: Option<Reliability>,
     /// How long a chunk may be missing before it is requested again, as "2 s"; by default the receiving host
     /// decides
     #[arg(long, value_name = "DURATION", value_parser = Span::with_unit)]
     nack_timeout: Option<Span>,
-    /// How long a router may store what it cannot forward, as "2 h"; "never": it drops it; by default as long
-    /// as the router stores
+    /// How long a router may store chunks that it cannot forward, as "2 h", or "never" to drop them; by
+    /// default as long as the router allows
     #[arg(
         long,
         value_name = "default|never|DURATION",
@@ -35,9 +35,9 @@ pub(crate) struct TransferArguments {
         hide_default_value = true
     )]
     storage: Storage,
-    /// "unicast": one link at a time; "multihoming": divided among all links; "anycast": to the nearest of
-    /// the hosts that are attached by this name; "multicast": to each member of the group of this name;
-    /// "default": as the host's policy says
+    /// "unicast": one link at a time; "multihoming": divided among all links; "anycast": to the nearest host
+    /// attached by this name; "multicast": to each member of the group of this name; "default": according to
+    /// the host's policy
     #[arg(long, value_name = "default|unicast|multihoming|anycast|multicast", value_parser = word::<Service>,
         default_value = "default", hide_default_value = true)]
     service: Service,

@@ -35,7 +35,7 @@ impl ToldWait {
         } else if !drawn {
             match wait {
                 Some(wait) => note(&format!("waiting: {wait}")),
-                None => note("waiting no more"),
+                None => note("no longer waiting"),
             }
         }
     }

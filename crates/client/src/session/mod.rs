@@ -403,9 +403,9 @@ impl ProgramSession {
         self.request_content(RequestedContent::of_assembly(assembly, options).of_offer(offer))
     }
 
-    /// Asks again for a content that the host has given up.
+    /// Asks again for a content that the host has given up. A request that is still open stays as it is.
     pub fn ask_again(&mut self, number: u32) {
-        if let Some(requested) = self.requested.get_mut(&number) {
+        if let Some(requested) = self.requested.get_mut(&number).filter(|it| !it.is_open()) {
             requested.revive();
             let request = requested.request(number);
             request.into_iter().for_each(|it| self.ask_host(it));

@@ -535,6 +535,24 @@ fn a_content_is_resumed_and_asked_for_again_after_a_failure() {
 }
 
 #[test]
+fn a_content_asked_for_again_while_the_host_is_away_is_requested_once() {
+    let mut session = ProgramSession::default();
+    session.handle_connected();
+    let request = session.get(Guid([9; 32]), GetOptions::default());
+    let requests =
+        |session: &mut ProgramSession| std::iter::from_fn(|| session.poll_request()).count();
+    assert_eq!(requests(&mut session), 1);
+    let reason = FailReason::NoSuchName;
+    session.handle_event(LocalEvent::Failed { request, reason });
+    session.handle_disconnected();
+    session.ask_again(request);
+    assert_eq!(requests(&mut session), 0);
+    session.handle_connected();
+    session.ask_again(request);
+    assert_eq!(requests(&mut session), 1);
+}
+
+#[test]
 fn further_names_are_told_again_to_a_host_that_returns() {
     let mut session = ProgramSession::default();
     session.handle_connected();

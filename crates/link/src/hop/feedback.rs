@@ -420,7 +420,7 @@ mod tests {
         (at + Duration::from_millis(5)).since(Time::ZERO).as_nanos() as u64
     }
 
-    /// Sends so many bytes and a CSYN at once, and returns the sample of its answer.
+    /// Sends this many bytes and a CSYN at once, and returns the sample of its answer.
     fn send(feedback: &mut Feedback, at: Time, bytes: u64, received: &mut u64) -> Answer {
         feedback.data_sent(bytes);
         *received += bytes;

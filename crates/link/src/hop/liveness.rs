@@ -207,7 +207,7 @@ impl Liveness {
     /// Returns when an idle neighbour is probed. One that falls silent in the middle of a chunk is
     /// probed as often as in an outage: if the link has failed, the first frame over it from either
     /// side ends the outage, half a round trip earlier than an answer would. The pause after a whole
-    /// chunk may be the same, or the end of all: it is probed ever less often, for as long as it has
+    /// chunk may be the same, or the end of all traffic: probes become less frequent the longer it has
     /// lasted.
     fn next_idle_probe(
         &self,

@@ -128,7 +128,7 @@ impl Receiver {
         self.next_sweep = None;
     }
 
-    /// Notes that so many frames, handled next, carry this codepoint.
+    /// Notes that the next `frames` frames carry this codepoint.
     pub(super) fn note_ecn(&mut self, codepoint: Ecn, frames: u32) {
         self.marks.note(codepoint, frames);
     }

@@ -32,7 +32,7 @@ pub struct CallersStatus {
     /// How often a name was not listed at its first use, because the list or its network's part of it was
     /// full.
     pub unlisted: u64,
-    /// Those that are connected, were refused of late or were decided about, by name.
+    /// Callers that are connected, were refused recently, or were allowed or denied, by name.
     pub callers: Vec<CallerStatus>,
     /// True once what was decided outlives the node; absent where nothing keeps it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,7 +58,7 @@ pub struct CallerStatus {
     /// Where it calls from, or did when it was refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// How often it was refused of late.
+    /// Number of recent refusals.
     pub refused: u64,
     /// Seconds since the last time.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,7 @@
-//! Credit, the back-pressure for one flow: what waits for a next hop is bounded in time, and a flow of which
-//! enough waits is held back where it comes from, while others go on.
+//! Credit, the back-pressure for one flow: bounds the queueing delay per next hop. A flow above its share is
+//! paused at its previous hop, while others continue.
 //!
-//! A node that only stops granting room [MFTP §3.4.1] stops all that comes by the same hop for the
+//! A node that only stops granting room [MFTP §3.4.1] would stop everything on the same hop for the
 //! slowest of its next hops.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,8 @@
-//! How a divided flow goes on behind its next hop.
+//! The downstream rate, delay and backlog of divided flows.
 //!
-//! The node that divides a flow sees the first link of each branch. Where a branch leads over a further
-//! router, that router says how fast the flow leaves there, and how much of it waits (message Pace); a
-//! router in between adds its own part. "A bifurcation point will schedule the data towards each interface
+//! The node that divides a flow sees only the first link of each branch. If a branch leads through another
+//! router, that router reports the rate at which the flow leaves it and its backlog (message Pace); an
+//! intermediate router adds its own part. "A bifurcation point will schedule the data towards each interface
 //! based on fine-grained link quality information" [MF-5G §III].
 
 use core::time::Duration;
@@ -19,23 +19,23 @@ use crate::wire::{Pace, ServiceId};
 /// A branch has room for the next chunk while its hop has less than this to send, as time, or less
 /// than one chunk.
 pub(super) const LOW_WATER: Duration = Duration::from_millis(20);
-/// A flow's pace is told at this interval at least, ...
+/// Minimum interval between reports of a flow's pace, ...
 const INTERVAL: Duration = Duration::from_millis(10);
-/// ... or after so many bytes of the flow have left, of which the message is about a hundredth.
+/// ... and bytes of the flow that must have left; the message is about a hundredth of these.
 const TOLD_AFTER: u64 = 30_000;
-/// What may wait behind a next hop that has not said anything yet, ...
+/// Bytes that may be outstanding at a next hop that has not reported yet, ...
 const UNTOLD: u64 = 4 * CHUNK;
-/// ... for this long: it may not know the message.
+/// ... for this long: it may not support the message.
 const UNTOLD_FOR: Duration = Duration::from_secs(3);
 /// Flows whose pace is told, and flows and ports of which it is known.
 const MAX_TOLD: usize = 1024;
 const MAX_KNOWN: usize = 4096;
-/// What a node said of a flow so long ago may be forgotten for another one.
+/// A report of this age may be forgotten for another flow.
 const OLD: Duration = Duration::from_secs(10);
 /// A chunk that waits behind the next hop is due after twice the time that it takes there and this.
 const LATE: Duration = Duration::from_millis(200);
-/// While one is late, no more than [`UNTOLD`] goes there, and as much again after each time of this length:
-/// its router may have lost what it knew.
+/// While one is late, at most [`UNTOLD`] goes there, and as much again after each such interval: its router
+/// may have lost its state.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Parts of a flow meet at a node if they come from several ports within this time or twice this time.
 const MEETING: Duration = Duration::from_secs(2);
@@ -260,7 +260,7 @@ impl Paces {
         true
     }
 
-    /// Returns the rate at which a flow goes on behind the neighbour on a port, if that has said so.
+    /// Returns the downstream rate of a flow at the neighbour on a port, if it has been reported.
     pub(super) fn rate(&self, port: PortId, flow: &Flow) -> Option<u64> {
         let onward = self.onward.get(&(port, *flow));
         onward.map(|it| it.rate).filter(|rate| *rate > 0)

@@ -15,8 +15,8 @@ use crate::wire::{ATTACH_CONTEXT, Control, ControlCode, attach_statement};
 
 /// Maximum of attachments.
 const MAX_ATTACHMENTS: usize = 65_536;
-/// A port may have one of so many parts of the attachments that are left, and one in any case: at
-/// first 63, and fewer as there are fewer left. So there are some for others, whoever attaches.
+/// A port may use this fraction of the remaining attachments, and one in any case: at first 63, and
+/// fewer as fewer are left. So no peer can take all of them.
 const PARTS: usize = 1024;
 /// Maximum of records being registered whose outcome a host waits for.
 const MAX_PENDING: usize = 65_536;

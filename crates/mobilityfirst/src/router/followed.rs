@@ -9,7 +9,7 @@ use whimbrel_core::{Guid, SeededRng, SharedRecent, Source, Time};
 /// Maximum of followed destinations: a quarter of a resolver's watches, so that those of stored chunks
 /// have the rest.
 const MAX_FOLLOWED: usize = 1_024;
-/// A destination that no chunk has gone to for this long is followed no more.
+/// A destination to which no chunk has gone for this long is no longer followed.
 const FOLLOWED_FOR: Duration = Duration::from_secs(30);
 
 /// Who wants to know of a name's changes, and why.

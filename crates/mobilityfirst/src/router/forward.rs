@@ -205,8 +205,8 @@ impl Router {
         }
     }
 
-    /// A receiver takes back its request for a content: what is on its way to the port that it says
-    /// so from, or stored for it, is wanted no more.
+    /// A receiver withdraws its request for a content: chunks queued for the port that the message came
+    /// from, or stored for it, are no longer wanted.
     fn purge_unwanted(&mut self, now: Time, from: PortId, chunk: &Chunk) {
         let Some(stop) = chunk.stops() else {
             return;

@@ -1,4 +1,4 @@
-//! Records of hosts that neighbours show: to prove for whom they speak, and that a host has left.
+//! Host records shown by neighbours: to prove the sources that they send for, and that a host has left.
 
 use bytes::Bytes;
 use whimbrel_core::{Guid, PortId, Time};
@@ -9,8 +9,8 @@ use super::effects::Action;
 use crate::wire::{NetworkHeader, ServiceId};
 
 impl Router {
-    /// A host is elsewhere, as its own newer record says, whoever shows it: what waits for it here
-    /// follows it at once, and who goes on sending it here is told.
+    /// A host has moved, as its own newer record proves, regardless of who shows it: chunks waiting for it
+    /// here follow at once, and nodes that still send for it here are told.
     pub(super) fn handle_left(&mut self, now: Time, from: PortId, record: Bytes) {
         let Ok(record) = Record::parse(record) else {
             return self.effects.drop("bad-record");

@@ -1,8 +1,8 @@
-//! Which addresses of a host's record count: those whose router has answered that the host is there.
+//! Which addresses of a host's record are used: those whose router has confirmed that the host is there.
 //!
-//! A record is signed by its host, and says what the host likes: "records are signed" proves who speaks,
-//! not that it is true. What others send to that name would be turned on whoever it lists. A router is
-//! therefore asked before the first chunk of a divided flow goes there, and again while it is used.
+//! A record is signed by its host, which may list any address: the signature proves the author, not the
+//! content. Traffic to that name could be redirected to any listed victim. A router is therefore asked
+//! before the first chunk of a divided flow goes there, and again while it is used.
 
 use core::time::Duration;
 

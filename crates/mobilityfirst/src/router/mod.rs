@@ -241,8 +241,8 @@ impl Router {
         self.links.neighbours.proven_names()
     }
 
-    /// Believes what this router forwards, whoever its source is, once it has proven its name. Routers
-    /// in routes are believed anyway.
+    /// Accepts chunks of any source from this router, once it has proven its name. Routers in routes are
+    /// trusted anyway.
     pub fn believe(&mut self, router: Guid) {
         self.sources.believe(router);
     }

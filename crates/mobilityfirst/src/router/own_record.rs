@@ -1,5 +1,5 @@
-//! The router's own record in the name service: the address of its name is the name itself, so that
-//! whoever looks it up reaches the router.
+//! The router's own record in the name service: the address of its name is the name itself, so a
+//! node that looks it up reaches the router.
 
 use core::time::Duration;
 

@@ -44,7 +44,7 @@ pub struct RouterCounters {
     pub held_back: u64,
     /// Times that a neighbour was asked to hold back a flow.
     pub holds: u64,
-    /// Chunks that went no further because their receiver wants them no more.
+    /// Chunks dropped because their receiver no longer wants them.
     pub chunks_unwanted: u64,
     /// Lookups made because a storage timer expired.
     pub storage_lookups: u64,

@@ -1,4 +1,4 @@
-//! Which neighbours of encrypted links are believed, whoever the source of a chunk is.
+//! The neighbours that may send chunks of any source.
 
 use core::time::Duration;
 

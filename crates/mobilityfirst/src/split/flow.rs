@@ -15,8 +15,8 @@ const REVIEW: Duration = Duration::from_secs(5);
 const BENCH: Duration = Duration::from_secs(10);
 /// If it does so again, the time is doubled, up to this often.
 const MAX_BENCH_DOUBLINGS: u32 = 4;
-/// So many chunks that a branch has delivered and the receiver asks for again, and so many times those of all
-/// others, are no accident.
+/// A branch is suspected of dropping once this many of its delivered chunks are requested again, and this
+/// many times more than on all other branches together.
 const LEAST_MISSING: u64 = 4;
 const MISSING_RATIO: u64 = 4;
 /// If a divided flow carries less than this part of the rate of its best branch alone, one of the other
@@ -438,8 +438,8 @@ impl DividedFlow {
         rests
     }
 
-    /// A receiver asks again for chunks, so many of which each branch had delivered as far as is known here. A
-    /// branch on which they get lost must rest, ever longer; not if they got lost on all: then the receiver
+    /// A receiver requests chunks again; `missing` counts those that each branch is believed to have delivered.
+    /// A branch that loses chunks rests, each time for longer, unless all branches lost them: then the receiver
     /// was away.
     pub(crate) fn note_missing(&mut self, now: Time, missing: &[(PortId, u64)]) {
         let all: u64 = missing.iter().map(|(_, chunks)| chunks).sum();

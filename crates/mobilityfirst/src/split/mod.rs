@@ -1,4 +1,4 @@
-//! Bifurcation: the node where the next hops of a flow part divides it among them [MF-5G §III].
+//! Bifurcation: the node where the next hops of a flow diverge divides it among them [MF-5G §III].
 //!
 //! | module | holds |
 //! |---|---|
@@ -70,7 +70,7 @@ pub struct SplitConfig {
     pub scheduler: Scheduler,
     /// Bytes that may overtake a chunk in flight on a slower branch, by the forecast.
     pub reorder_budget: u64,
-    /// True if the node tells how divided flows go on from it, and waits to be told.
+    /// True if the node sends Pace messages about divided flows, and waits for those of others.
     pub pace: bool,
 }
 

@@ -55,7 +55,7 @@ pub enum Control {
         /// The source's signed binding record, which names the sender of this message.
         record: Bytes,
     },
-    /// From a router: how a flow goes on that its neighbour, or a node before that, divides.
+    /// From a router: the downstream state of a flow that an upstream node divides.
     Pace(Pace),
     /// From a host to a router that it was attached to, by way of another one: it is elsewhere now.
     Left {
@@ -109,7 +109,7 @@ codes!(PresenceCode, "presence", {
     Absent = 2,
 });
 
-/// How a flow goes on from a router [MF-5G §III].
+/// The downstream rate, delay and backlog of a divided flow at a router [MF-5G §III].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// The flow's source.

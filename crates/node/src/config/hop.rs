@@ -59,16 +59,16 @@ pub struct HopSection {
     /// Half-received chunks without a new frame for this long are dropped.
     #[schemars(with = "String")]
     pub reassembly_patience: Span,
-    /// Whether keys follow from ML-KEM-512 beside X25519, so that a quantum computer of some later day
-    /// does not open recordings of today: "off" (calls do not ask for it, those that do are answered
-    /// so); "offer": calls ask for it, and go on without it where the neighbour knows nothing of it
+    /// Hybrid key exchange with ML-KEM-512 and X25519, so that recorded traffic stays secret from a
+    /// future quantum computer. "off": calls do not ask for it, but calls that do are answered with it;
+    /// "offer": calls ask for it, and fall back to X25519 alone if the neighbour does not support it
     /// or the path loses its frames (1,040 octets); "require": no sessions without it.
     #[schemars(with = "String")]
     pub post_quantum: PostQuantum,
-    /// Who gets a port of those that call a listening link: "any" that is not denied; "first-use":
+    /// Which callers of a listening link are admitted: "any": all that are not denied; "first-use":
     /// the same, and each is listed from then on, while the list has fewer than 2,048 names and the
     /// caller's network less than its share of them;
-    /// "listed": only those. `whimbrel router allow` and `deny` (`host allow`, `host deny`) change
+    /// "listed": listed names only. `whimbrel router allow` and `deny` (`host allow`, `host deny`) change
     /// the list at run time, in a file beside the key.
     #[schemars(with = "String")]
     pub callers: CallerPolicy,

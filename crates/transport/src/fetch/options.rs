@@ -161,7 +161,7 @@ pub struct FetchOptions {
     pub multipath: Option<Multipath>,
     /// Of the random choices among paths.
     pub path_seed: u64,
-    /// An Interest is lost after so many Data of later Interests on its path, 1 or 2; `None`: only
+    /// An Interest is lost after this many Data of later Interests on its path, 1 or 2; `None`: only
     /// timeouts tell, as in `ndnget`. Data of caches do not count ([PTP §5.C.1]; two are the
     /// extension of section 5.E for networks that reorder).
     pub lost_after: Option<u8>,
@@ -175,7 +175,7 @@ pub struct FetchOptions {
     pub once_per_round_trip: bool,
     /// The order in which the program gets segments.
     pub delivery: Delivery,
-    /// Only so many segments from the first on; `None`: all.
+    /// Fetches only the first N segments; `None`: all.
     pub first_segments: Option<NonZeroU64>,
     /// Maximum of segments in flight or waiting for the program (ndn-cxx: 25,000).
     pub max_segments: usize,

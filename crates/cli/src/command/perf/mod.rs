@@ -62,7 +62,7 @@ pub(crate) struct Client {
     /// The name of the server's host, which it prints, or its alias
     #[arg(value_parser = directory::name)]
     server: Guid,
-    /// Reach the server directly at this address: no router and no name service are needed
+    /// Reach the server directly at this address: no router or name service is needed
     #[arg(long, value_name = "[NAME@]HOST:PORT", conflicts_with = "socket", value_parser = directory::remote)]
     from: Option<NamedRemote>,
     /// How long to measure; a number without a unit is seconds, as in iperf3

@@ -10,26 +10,26 @@ use whimbrel_core::{Guid, Shares, Time, network_of};
 pub const MAX_LISTED: usize = 4096;
 /// Names that are listed at their first use leave the other half to those that are allowed by hand.
 const MAX_LEARNT: usize = MAX_LISTED / 2;
-/// Of these, each network has a share: whoever calls under thousands of names does not fill the list.
+/// Each network has a share of these, so a caller with thousands of names cannot fill the list.
 const LEARNT: Shares = Shares {
     max: MAX_LEARNT,
     parts: 8,
     few: 4,
 };
-/// Callers of late that were refused: who calls under ever new names pushes others out.
+/// Bound of the recently refused callers; a caller that keeps changing its name evicts others.
 const MAX_REFUSED: usize = 64;
 
-/// Who gets a port of those that call a node's listeners and have proven their names.
+/// The policy that decides which callers with a proven name get a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CallerPolicy {
-    /// Whoever is not denied.
+    /// All callers that are not denied.
     #[default]
     Any,
-    /// Whoever is not denied, and is listed from then on while the list is less than half full:
-    /// whoever calls under thousands of names keeps nobody out.
+    /// All callers that are not denied; each is listed from then on while the list is less than half
+    /// full, so a caller with thousands of names keeps nobody out.
     FirstUse,
-    /// Whoever is listed.
+    /// Listed callers only.
     Listed,
 }
 
@@ -86,7 +86,7 @@ pub struct RefusedCaller {
     pub times: u64,
 }
 
-/// The policy of a node's listeners, what was decided, and who was refused of late.
+/// The policy of a node's listeners, the decisions about names, and recently refused callers.
 #[derive(Clone, Debug, Default)]
 pub struct Callers {
     /// Who gets a port.
@@ -123,7 +123,7 @@ impl Callers {
         self.unlisted
     }
 
-    /// Returns those that were refused of late, the last one last.
+    /// Returns the recently refused callers, the most recent one last.
     pub fn refused(&self) -> &[RefusedCaller] {
         &self.refused
     }

@@ -11,11 +11,11 @@ use super::super::wire::{CRC_LEN, Envelope, HEAD_LEN, TAG_LEN};
 
 /// Frames under one key, in either direction. RFC 9001 §6.6 allows 2^23 for AES-GCM.
 const FRAMES_PER_KEY: u64 = 1 << 22;
-/// No frame is sent under a key that has sealed so many, whatever waits.
+/// Hard limit of the frames sealed with one key.
 const MOST_FRAMES_PER_KEY: u64 = 1 << 23;
 /// How long a key is used.
 const KEY_LIFETIME: Duration = Duration::from_secs(120);
-/// A frame may arrive behind so many later ones.
+/// Replay window: a frame may arrive this many frames late.
 pub(super) const WINDOW: u64 = 8192;
 
 const KEY_CONTEXT: &str = "whimbrel 2026 hop frame key";
@@ -272,7 +272,7 @@ impl Channel {
             .is_none_or(|keys| self.counter - keys.epoch_began.0 < MOST_FRAMES_PER_KEY)
     }
 
-    /// Returns true if a frame whose counter has this low half has gone, of late.
+    /// Returns true if a frame whose counter has this low half was sent recently.
     pub(super) fn has_sent(&self, low: u32) -> bool {
         let ago = (self.counter as u32).wrapping_sub(low);
         (1..=1 << 16).contains(&ago) && u64::from(ago) <= self.counter

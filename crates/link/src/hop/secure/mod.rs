@@ -1,12 +1,12 @@
-//! The session with a neighbour: who that is, which it proves, and what protects the frames of the two:
-//! keys that they share, or on a plain link a checksum.
+//! The session with a neighbour: its proven name, and the protection of the frames: shared keys, or a
+//! checksum on a plain link.
 //!
-//! One end calls, the other one answers. Who answers keeps nothing of a call until the caller has
-//! shown that it receives at its address: [`Reception`] finds again from a PROOF what it said in its
-//! ANSWER. A [`Gate`] answers those who have no port yet.
+//! One end calls, the other one answers. The answerer keeps no state for a call until the caller has
+//! shown that it receives at its address: [`Reception`] recomputes from a PROOF what it sent in its
+//! ANSWER. A [`Gate`] answers callers without a port.
 //!
-//! Keys and transfers are apart: new keys are agreed on while chunks go on under the old ones, if
-//! both ends still have the transfer state that they had (their *runs*).
+//! Keys and transfers are separate: new keys are negotiated while chunks continue under the old ones, if
+//! both ends still have their transfer state (their *runs*).
 
 mod callers;
 mod channel;
@@ -54,7 +54,7 @@ const ANSWERS: Limit = Limit {
 const NOTICES: Limit = ANSWERS;
 /// Bound of the answers that wait to be sent.
 const MAX_REPLIES: usize = 4;
-/// The same call is answered again after this time, and then ever later.
+/// The same call is answered again after this time, then at growing intervals.
 const ANSWER_AGAIN: Duration = Duration::from_millis(40);
 const MAX_ANSWER_DOUBLINGS: u32 = 5;
 /// Calls go at the interval of probes, growing with the time so far up to this one: on a link of 10
@@ -63,7 +63,7 @@ const CALL_INTERVAL: Duration = Duration::from_secs(1);
 const CALL_PATIENCE: Duration = Duration::from_secs(60);
 /// A call has another ephemeral key after this time.
 const FRESH_CALL: Duration = Duration::from_secs(14);
-/// An own call waits so long for the outcome of the neighbour's.
+/// How long this end's call waits for the outcome of the neighbour's.
 const GIVE_WAY: Duration = Duration::from_millis(250);
 /// A proof is repeated, at doubled intervals from this one on, until the neighbour uses the keys.
 const PROOF_AGAIN: Duration = Duration::from_millis(80);
@@ -71,10 +71,10 @@ const PROOF_PATIENCE: Duration = Duration::from_secs(12);
 /// Shortest time between two calls because the neighbour says that it has lost the session: anybody
 /// on the path can say so.
 const CALL_AGAIN: Duration = Duration::from_secs(1);
-/// Who is not admitted calls again after this time, and then ever later.
+/// A caller that is not admitted calls again after this time, then at growing intervals.
 const REFUSED_AGAIN: Duration = Duration::from_secs(5);
 const MAX_REFUSAL_DOUBLINGS: u32 = 4;
-/// Keys that were replaced are good for what is under way for so long.
+/// How long replaced keys are accepted for frames in flight.
 const FORMER_KEYS: Duration = Duration::from_secs(10);
 /// New keys from new ephemeral ones after this time and up to an eighth more, by who called.
 const RENEWAL: Duration = Duration::from_secs(600);

@@ -9,11 +9,11 @@ use super::handshake::{Call, HYBRID_CALL_LEN};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PostQuantum {
-    /// This end's calls do not ask for it; a neighbour's that do are answered so.
+    /// Calls do not ask for it; a neighbour's calls that do are answered with it.
     #[default]
     Off,
-    /// Calls ask for it, and an answer without it is taken. Whoever loses the frames of such calls on
-    /// the path has the session agreed on without it.
+    /// Calls ask for it, and an answer without it is accepted. An attacker that drops such calls can
+    /// force a session without it.
     Offer,
     /// There are no sessions without it.
     Require,

@@ -31,7 +31,7 @@ const UNPROVEN: Limit = of_a_second(128);
 const PROVEN: Limit = of_a_second(64);
 const SOURCES: usize = 1024;
 /// Notices and cookies for one sender (address and port) that is not proven: one of them is enough
-/// to go on, others may be lost. A system call each is what a flood of calls costs most.
+/// to continue, others may be lost. The main cost of a flood of calls is the system call per answer.
 const TOLD: Limit = Limit {
     at_once: 4,
     per_second: 4,

@@ -22,7 +22,7 @@ const MOST_PACKETS_PER_CSYN: u64 = 128;
 /// ... and, where that share of a round trip is shorter, not before this many ...
 pub(super) const FEWEST_PACKETS_PER_CSYN: u64 = 8;
 /// ... nor before what goes in this time: on WiFi a CSYN takes half the air time of a full packet,
-/// and feedback should cost no more than some percent.
+/// and feedback should cost at most a few percent.
 const SHORTEST_FEEDBACK: Duration = Duration::from_millis(10);
 /// The slowest pace is a few packets in this time, or in a round trip if that is longer.
 const SHORTEST_SLOW_ROUND: Duration = Duration::from_millis(50);
@@ -56,7 +56,7 @@ const LEAST_WAITING: usize = 16 << 10;
 const MAX_AHEAD: u64 = 4;
 /// A train is one part in this many of the window, because all of it may wait in the queue ...
 const TRAIN_SHARE: u64 = 8;
-/// ... and, once the path's rate has shown, no more than it carries in this time, which is enough
+/// ... and, once the path's rate has shown, at most what it carries in this time, which is enough
 /// to see it again; ...
 const LONGEST_ARRIVAL: Duration = Duration::from_millis(2);
 /// ... but at least this many packets.

@@ -64,7 +64,7 @@ enum State {
 pub(super) enum Shown {
     /// The path carries this many bytes per second.
     Rate(f64),
-    /// The path carries as much as the train asked for, at least: so many bytes per second.
+    /// The path carries at least the rate of the train, in bytes per second.
     More(f64),
     /// It arrived at once: too fast to measure.
     Fast,
@@ -78,7 +78,7 @@ pub(super) struct Train {
 }
 
 impl Train {
-    /// Begins a train of so many bytes with the next frame.
+    /// Begins a train of this many bytes with the next frame.
     pub(super) fn begin(&mut self, bytes: u64) {
         self.state = State::Due { bytes };
     }
