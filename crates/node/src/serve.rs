@@ -58,14 +58,14 @@ pub enum ServeEvent {
 
 /// A connection to the host that serves.
 #[derive(Debug)]
-pub struct Serving<'a>(AttachedSession<'a>);
+pub struct ShelfServer<'a>(AttachedSession<'a>);
 
-impl<'a> Serving<'a> {
+impl<'a> ShelfServer<'a> {
     /// Connects to a host. This must succeed; later connections are tried repeatedly.
-    pub fn connect(attachment: &'a mut Attachment) -> Result<Serving<'a>, LocalError> {
+    pub fn connect(attachment: &'a mut Attachment) -> Result<ShelfServer<'a>, LocalError> {
         let mut host = AttachedSession::new(attachment);
         host.connect()?;
-        Ok(Serving(host))
+        Ok(ShelfServer(host))
     }
 
     /// Publishes all that is on the shelf, with these options. A host in this process answers others from then on.
@@ -88,7 +88,7 @@ impl<'a> Serving<'a> {
         stop: &AtomicBool,
         observe: &mut dyn FnMut(ServeEvent),
     ) -> Result<(), LocalError> {
-        let Serving(mut host) = self;
+        let ShelfServer(mut host) = self;
         let mut watch = Watch::new(Subject::Host);
         while !stop.load(Ordering::Relaxed) {
             host.ask_aside(watch.question());

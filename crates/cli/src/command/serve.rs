@@ -13,7 +13,7 @@ use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::wire::ControlCode;
 use whimbrel_node::config::{Bind, LinkSection, NamedRemote, Remote, listen_address};
 use whimbrel_node::run::EmbeddedHost;
-use whimbrel_node::serve::{ServeEvent, Serving};
+use whimbrel_node::serve::{ServeEvent, ShelfServer};
 use whimbrel_node::shelf::{Shelf, ShelfError, Shelved};
 
 use super::access::{no_host, reach};
@@ -184,7 +184,7 @@ fn offer(offer: Offer) -> Outcome {
         None => (None, None),
     };
     // Detects a missing daemon before hashing for an hour.
-    let serving = attachment.map(Serving::connect).transpose();
+    let serving = attachment.map(ShelfServer::connect).transpose();
     let serving = serving.map_err(no_host)?;
     let mut offered = Vec::new();
     for path in &arguments.paths {

@@ -22,6 +22,7 @@ use crate::scenario::multipath::SeveralPaths;
 use crate::scenario::network::{Network, node_at};
 use crate::scenario::node::{Names, check_name};
 use crate::scenario::proxies;
+use crate::web::LARGEST;
 use crate::{CongestionControl, TcpBuffers};
 
 /// Accepted values of Linux's `net.ipv4.tcp_rto_max_ms`.
@@ -81,6 +82,8 @@ struct Section {
     split: Option<String>,
     proxies: Option<proxies::Section>,
     over: Option<Plane>,
+    #[serde(default)]
+    http: bool,
     #[serde(default, with = "units::optional_size")]
     file: Option<u64>,
     cbr: Option<Requests>,
@@ -106,8 +109,12 @@ impl Section {
             message: true,
             ..message
         });
+        let file = self.file.map(|size| match self.http {
+            true => Kind::Web(WebPages::of_file(u32::try_from(size).unwrap_or(u32::MAX))),
+            false => Kind::File(size),
+        });
         let kinds = [
-            self.file.map(Kind::File),
+            file,
             self.cbr.clone().map(Kind::Requests),
             poisson.map(Kind::Requests),
             self.flows.clone().map(Kind::Flows),
@@ -168,7 +175,9 @@ impl Section {
             ("storage", self.storage.is_some()),
             ("service", self.service.is_some()),
         ];
-        let message = "pages of a model have no such option";
+        let message = "this is for a load with a file";
+        refuse(self.http && self.file.is_none(), "http", message)?;
+        let message = "what HTTP carries has no such option";
         let mut given = given.into_iter().filter(|(_, given)| *given);
         given.try_for_each(|(key, _)| refuse(is_web, key, message))
     }
@@ -499,10 +508,15 @@ fn check(kind: &Kind, plane: Plane) -> CheckResult {
             let quic = browser.http == HttpVersion::Three;
             refuse(quic, "browser", "its server speaks HTTP/1.1 and HTTP/2")
         }
-        Kind::Web(_) if plane == Plane::Ndn => {
-            Err(("web", String::from("no HTTP proxies speak over ndn")))
+        Kind::Web(web) if plane == Plane::Ndn => {
+            Err((web.key(), String::from("no HTTP proxies speak over ndn")))
         }
         Kind::Web(web) => {
+            let odd = web.file.is_some_and(|size| size > LARGEST);
+            refuse(odd, "http", "HTTP carries files of at most 16 MiB here")?;
+            let odd = web.chromium && web.http != HttpVersion::One;
+            let message = "Chromium speaks HTTP/1.1 to a server without TLS";
+            refuse(odd, "web", message)?;
             let several = web.http != HttpVersion::One;
             let proxied = plane == Plane::MobilityFirst && several;
             refuse(proxied, "web", "proxies for programs speak HTTP/1.1")?;
