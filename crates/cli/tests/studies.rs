@@ -46,7 +46,7 @@ mftp = {}
 "nodes.N4" = "tcp-host"
 "nodes.GNRS" = "tcp-host"
 [netns."sweep.by.http-proxies"]
-"loads.film.http" = true
+"loads.film.web" = { pages = 1 }
 "#;
 
 fn run(folder: &Path, arguments: &[&str]) -> (i32, String, String) {

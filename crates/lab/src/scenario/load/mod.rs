@@ -413,7 +413,7 @@ impl Browser {
     }
 }
 
-/// `web = { pages = 40, http = "1.1", connections = 6 }`, and `file` with `http = true`
+/// `web = { pages = 40, http = "1.1", connections = 6 }`, and `file` beside `web = { pages = 1 }`
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WebPages {
@@ -455,11 +455,6 @@ impl WebPages {
             Some(size) => WebPage::of_one(size),
             None => WebPage::draw(self.set, number),
         }
-    }
-
-    /// Returns the key that asks for it.
-    pub(super) fn key(&self) -> &'static str {
-        if self.file.is_some() { "http" } else { "web" }
     }
 }
 

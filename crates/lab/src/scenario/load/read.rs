@@ -82,8 +82,6 @@ struct Section {
     split: Option<String>,
     proxies: Option<proxies::Section>,
     over: Option<Plane>,
-    #[serde(default)]
-    http: bool,
     #[serde(default, with = "units::optional_size")]
     file: Option<u64>,
     cbr: Option<Requests>,
@@ -109,10 +107,12 @@ impl Section {
             message: true,
             ..message
         });
-        let file = self.file.map(|size| match self.http {
-            true => Kind::Web(WebPages::of_file(u32::try_from(size).unwrap_or(u32::MAX))),
-            false => Kind::File(size),
+        // A file beside pages is one of them.
+        let file = self.file.map(|size| match self.web {
+            Some(_) => Kind::Web(WebPages::of_file(u32::try_from(size).unwrap_or(u32::MAX))),
+            None => Kind::File(size),
         });
+        let web = self.web.clone().filter(|_| self.file.is_none());
         let kinds = [
             file,
             self.cbr.clone().map(Kind::Requests),
@@ -120,7 +120,7 @@ impl Section {
             self.flows.clone().map(Kind::Flows),
             self.page.clone().map(Kind::Page),
             self.browser.clone().map(Kind::Browser),
-            self.web.clone().map(Kind::Web),
+            web.map(Kind::Web),
             self.bulk.then_some(Kind::Bulk),
             self.ping.clone().map(Kind::Pings),
             self.push.clone().map(Kind::Push),
@@ -175,8 +175,6 @@ impl Section {
             ("storage", self.storage.is_some()),
             ("service", self.service.is_some()),
         ];
-        let message = "this is for a load with a file";
-        refuse(self.http && self.file.is_none(), "http", message)?;
         let message = "what HTTP carries has no such option";
         let mut given = given.into_iter().filter(|(_, given)| *given);
         given.try_for_each(|(key, _)| refuse(is_web, key, message))
@@ -508,12 +506,12 @@ fn check(kind: &Kind, plane: Plane) -> CheckResult {
             let quic = browser.http == HttpVersion::Three;
             refuse(quic, "browser", "its server speaks HTTP/1.1 and HTTP/2")
         }
-        Kind::Web(web) if plane == Plane::Ndn => {
-            Err((web.key(), String::from("no HTTP proxies speak over ndn")))
+        Kind::Web(_) if plane == Plane::Ndn => {
+            Err(("web", String::from("no HTTP proxies speak over ndn")))
         }
         Kind::Web(web) => {
             let odd = web.file.is_some_and(|size| size > LARGEST);
-            refuse(odd, "http", "HTTP carries files of at most 16 MiB here")?;
+            refuse(odd, "file", "HTTP carries files of at most 16 MiB here")?;
             let odd = web.chromium && web.http != HttpVersion::One;
             let message = "Chromium speaks HTTP/1.1 to a server without TLS";
             refuse(odd, "web", message)?;

@@ -112,9 +112,9 @@ pub(super) fn refusal(plan: &Plan) -> Option<Refusal> {
             let what = format!("show '{}' in a browser", load.name);
             return Some(Refusal::new(["loads", &load.name, "browser"], what));
         }
-        if let Kind::Web(web) = &load.kind {
+        if matches!(load.kind, Kind::Web(_)) {
             let what = format!("carry '{}' by HTTP", load.name);
-            return Some(Refusal::new(["loads", &load.name, web.key()], what));
+            return Some(Refusal::new(["loads", &load.name, "web"], what));
         }
         if load.mptcp {
             let what = format!("run '{}' over Multipath TCP", load.name);
