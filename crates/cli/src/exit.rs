@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
-use whimbrel_client::LocalError;
 use whimbrel_client::place::FolderError;
+use whimbrel_client::{LocalError, ProgramError};
 use whimbrel_io::IoError;
 use whimbrel_mobilityfirst::local::FailReason;
 use whimbrel_node::config::ConfigError;
@@ -299,6 +299,15 @@ impl From<LocalError> for Failure {
             LocalError::Protocol(_) | LocalError::Version(_) | LocalError::Io(_) => Exit::Other,
         };
         Failure::new(exit, error)
+    }
+}
+
+impl From<ProgramError> for Failure {
+    fn from(error: ProgramError) -> Failure {
+        match error {
+            ProgramError::Host(error) => error.into(),
+            error => Failure::new(Exit::Other, error),
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use std::path::Path;
 use crate::support::interop::Interop;
 use crate::support::{finished, whimbrel};
 use whimbrel_lab::lab_available;
+use whimbrel_lab::supervisor::is_installed;
 
 /// Fig. 10 and TCP, at a size that takes seconds in real time, too.
 const SCENARIO: &str = r#"
@@ -44,6 +45,8 @@ mftp = {}
 "nodes.N3" = "tcp-host"
 "nodes.N4" = "tcp-host"
 "nodes.GNRS" = "tcp-host"
+[netns."sweep.by.http-proxies"]
+"loads.film.web" = { pages = 1 }
 "#;
 
 fn run(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
@@ -128,10 +131,10 @@ fn every_approach_runs_in_namespaces() {
     let times = fs::read_to_string(place.join("response-times.csv")).unwrap();
     assert_eq!(
         times.lines().filter(|line| line.ends_with(",yes")).count(),
-        3,
+        4,
         "{times}"
     );
-    assert_eq!(fs::read_dir(place.join("flent")).unwrap().count(), 3);
+    assert_eq!(fs::read_dir(place.join("flent")).unwrap().count(), 4);
 }
 
 #[test]
@@ -373,6 +376,7 @@ fn pages_load_through_the_proxies_and_over_every_http() {
     };
     let text: Vec<String> = own.lines().map(short).collect();
     let text = text.join("\n").replace("\"0 %\" = {}\n", "");
+    let text = text.replace("web.pages\" = 10", "web.pages\" = 1");
     let text = text.replace("mftp-unpaced = { pacing = \"unpaced\" }\n", "");
     let text: String = text
         .split_inclusive("[sweep.by.")
@@ -395,4 +399,14 @@ fn pages_load_through_the_proxies_and_over_every_http() {
         assert!(times.contains(by), "{by}: {times}");
     }
     assert!(!times.contains("inf") && !times.contains("NaN"), "{times}");
+    let events = folder.path().join("mftp-web/netns/chromium.csv");
+    let events = fs::read_to_string(events).unwrap();
+    match is_installed("chromium") {
+        true => {
+            assert!(events.contains("Chromium, MFTP") && events.contains("Chromium, HTTP/1.1"));
+            // The page and the mean.
+            all_complete(&events, 2);
+        }
+        false => assert_eq!(events.lines().count(), 1, "{events}"),
+    }
 }

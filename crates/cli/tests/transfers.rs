@@ -9,7 +9,7 @@ use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
 
-use crate::support::{self, Network, Running, finished, name_of, noise, whimbrel};
+use crate::support::{self, Network, Running, finished, free_port, name_of, noise, whimbrel};
 
 const MIB: usize = 1 << 20;
 /// A rate that lets a test act during a transfer of some MiB.
@@ -90,6 +90,28 @@ fn two_hosts_need_neither_router_nor_name_service() {
     let mut unknown = get(b"served by nobody", &folder.path().join("none"));
     let line = unknown.await_json(|line| line["event"] == "failed");
     assert_eq!(unknown.exit_code(), 4, "{line}");
+}
+
+/// The name of the first file is known while the second one, which is sparse, is still read.
+#[test]
+fn a_get_waits_for_a_serve_that_has_not_published_yet() {
+    let folder = tempfile::tempdir().unwrap();
+    let (film, sparse) = (folder.path().join("film"), folder.path().join("sparse"));
+    let bytes = noise(MIB, 14);
+    fs::write(&film, &bytes).unwrap();
+    let long = fs::File::create(&sparse).unwrap();
+    long.set_len(1 << 29).unwrap();
+    let address = format!("127.0.0.1:{}", free_port());
+    let mut serve = whimbrel();
+    serve.args(["serve", "--json", "--no-cache", "--listen", &address]);
+    let serving = Running::start(serve.args([&film, &sparse]));
+    serving.await_json(|line| line["event"] == "name");
+    let target = folder.path().join("copy");
+    let mut get = whimbrel();
+    get.args(["get", &name_of(&bytes), "--from", &address, "-o"]);
+    let (code, _, err) = finished(get.arg(&target));
+    assert_eq!(code, 0, "{err}");
+    same(&target, &bytes);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use whimbrel_client::driver::poll_readable;
 use whimbrel_client::place::host_daemon_socket;
 use whimbrel_client::session::{Answer, ProgramSession, Question};
 use whimbrel_client::stated::{read_admission, read_service_key};
-use whimbrel_client::{AttachOptions, Guid, HostDriver};
+use whimbrel_client::{AttachOptions, Guid, HostDriver, MembershipChange};
 
 use crate::argument::{self, Out, OutBuffer, whimbrel_name};
 use crate::code::whimbrel_code::*;
@@ -175,11 +175,14 @@ pub unsafe extern "C" fn whimbrel_join_group(
         // SAFETY: the caller's promise.
         let text = unsafe { argument::text(admission) }?;
         let admission = read_admission(text.unwrap_or_default())?;
-        let is_on = is_on != 0;
+        let change = match is_on {
+            0 => MembershipChange::Leave,
+            _ => MembershipChange::Join,
+        };
         // SAFETY: the caller's promise.
         unsafe {
             take_name(handle, name, |session| {
-                session.set_membership(admission, is_on)
+                session.set_membership(admission, change)
             })
         }
     })

@@ -1,13 +1,13 @@
 //! A session on a blocking connection, for a program with a loop of its own: the command line, whose host may be in
 //! the same process.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 
 use crate::connection::{Attachment, LocalClient};
 use crate::error::LocalError;
-use crate::session::{MAX_NUMBER, ProgramSession};
+use crate::session::{Answer, MAX_NUMBER, ProgramSession, Question};
 
 /// Interval at which a host that has gone is called.
 const CALL_INTERVAL: Duration = Duration::from_millis(200);
@@ -47,6 +47,13 @@ impl<'a> AttachedSession<'a> {
         }
     }
 
+    /// Returns a session that is connected.
+    pub fn attach(attachment: &'a mut Attachment) -> Result<AttachedSession<'a>, LocalError> {
+        let mut host = AttachedSession::new(attachment);
+        host.connect()?;
+        Ok(host)
+    }
+
     /// Connects for the first time.
     pub fn connect(&mut self) -> Result<(), LocalError> {
         self.client = Some(self.attachment.connect()?);
@@ -62,6 +69,28 @@ impl<'a> AttachedSession<'a> {
     /// Asks a question beside the session, with a number that the session does not use. It is lost with the host.
     pub fn ask_aside(&mut self, question: Option<LocalRequest>) {
         self.aside.extend(question);
+    }
+
+    /// Asks a question, and handles what the host says until the answer is there: for at most `patience`. Returns `None`
+    /// after that.
+    pub fn ask(
+        &mut self,
+        question: Question,
+        patience: Duration,
+    ) -> Result<Option<Answer>, LocalError> {
+        let number = self.session.ask(question);
+        let until = Instant::now() + patience;
+        loop {
+            if let Some(answer) = self.session.take_answer(number) {
+                return Ok(Some(answer));
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                self.session.cancel(number);
+                return Ok(None);
+            }
+            self.step(left)?;
+        }
     }
 
     /// Passes on what is asked for, without waiting for an event.

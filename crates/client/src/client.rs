@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use whimbrel_core::Guid;
 use whimbrel_gnrs::GroupAdmission;
-use whimbrel_mobilityfirst::local::{ContentOffer, Delivery, ServiceKey};
+use whimbrel_mobilityfirst::local::{ContentOffer, Delivery, MembershipChange, ServiceKey};
 
 use crate::call::{Call, DriverShare};
 use crate::driver::{AttachOptions, HostDriver, poll_readable};
@@ -201,12 +201,12 @@ impl Client {
     /// [`Service::Multicast`](crate::Service::Multicast) reaches this host as well. A membership outlasts the
     /// program. Returns the group's name, once the name service knows of it.
     pub fn join_group(&self, admission: GroupAdmission) -> Result<Call<Guid>, ProgramError> {
-        self.take_name(|session| session.set_membership(admission, true))
+        self.take_name(|session| session.set_membership(admission, MembershipChange::Join))
     }
 
     /// Leaves a group.
     pub fn leave_group(&self, admission: GroupAdmission) -> Result<Call<Guid>, ProgramError> {
-        self.take_name(|session| session.set_membership(admission, false))
+        self.take_name(|session| session.set_membership(admission, MembershipChange::Leave))
     }
 
     fn take_name(

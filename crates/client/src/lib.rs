@@ -40,8 +40,8 @@ pub use connection::{Attachment, LocalClient};
 pub use driver::{AttachOptions, HostDriver};
 pub use error::{LocalError, ProgramError, explain};
 pub use session::{
-    ChannelMessage, ContentPiece, FetchedSoFar, GetOptions, OfferRule, PublishOptions, SendOptions,
-    SendProgress,
+    Answer, ChannelMessage, ContentPiece, FetchedSoFar, GetOptions, OfferRule, PublishOptions,
+    Question, SendOptions, SendProgress,
 };
 pub use socket::{WRITE_PATIENCE, connect_socket};
 pub use source::{ContentSource, ContentSourceError};
@@ -50,7 +50,7 @@ pub use way::HostWay;
 pub use whimbrel_core::Guid;
 pub use whimbrel_gnrs::GroupAdmission;
 pub use whimbrel_mobilityfirst::local::{
-    ContentOffer, Delivery, FailReason, MissingParts, OfferVerdict, SendState, Service, ServiceKey,
-    Storage, TransferOptions, TransferState,
+    ContentOffer, Delivery, FailReason, MembershipChange, MissingParts, OfferVerdict, SendState,
+    Service, ServiceKey, Storage, TransferOptions, TransferState,
 };
 pub use whimbrel_mobilityfirst::wire::{ControlCode, OfferUse, Reliability};

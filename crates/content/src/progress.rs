@@ -206,6 +206,13 @@ impl Assembly {
         true
     }
 
+    /// Takes back committed bytes that were not stored after all: they are missing again. What they have proven of the
+    /// length stays.
+    pub fn forget(&mut self, range: Range<u64>) {
+        self.verified.remove(range);
+        self.delivered = self.delivered.min(self.verified.end_of_run(0));
+    }
+
     fn note_claim(&mut self, len: u64, weight: u64) {
         let proven = self.proven_len.clone();
         self.claims.retain(|claim| proven.contains(&claim.len));

@@ -36,6 +36,27 @@ impl RangeSet {
         self.ranges.insert(start, end);
     }
 
+    /// Takes `range` away. O(log n), amortised.
+    pub fn remove(&mut self, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        // From the right: what is left of every range that overlaps.
+        while let Some((&start, &end)) = self.ranges.range(..range.end).next_back() {
+            if end <= range.start {
+                break;
+            }
+            self.ranges.remove(&start);
+            if range.end < end {
+                self.ranges.insert(range.end, end);
+            }
+            if start < range.start {
+                self.ranges.insert(start, range.start);
+                break;
+            }
+        }
+    }
+
     /// Returns whether every offset of `range` is in the set. True for an empty range.
     pub fn contains(&self, range: &Range<u64>) -> bool {
         range.is_empty() || self.end_of_run(range.start) >= range.end
@@ -85,13 +106,19 @@ mod tests {
     proptest! {
         #[test]
         fn a_range_set_is_a_set_of_offsets(
-            ranges in prop::collection::vec((0u64..60, 0u64..12), 0..40), limit in 0u64..90, probe in 0u64..80,
+            ranges in prop::collection::vec((0u64..60, 0u64..12, 0u8..4), 0..40), limit in 0u64..90, probe in 0u64..80,
         ) {
             let mut set = RangeSet::new();
             let mut model = BTreeSet::new();
-            for (start, len) in ranges {
-                set.insert(start..start + len);
-                model.extend(start..start + len);
+            for (start, len, chance) in ranges {
+                let range = start..start + len;
+                if chance == 0 {
+                    set.remove(range.clone());
+                    model.retain(|at| !range.contains(at));
+                } else {
+                    set.insert(range.clone());
+                    model.extend(range);
+                }
                 let listed: Vec<u64> = set.iter().flatten().collect();
                 prop_assert_eq!(&listed, &model.iter().copied().collect::<Vec<_>>());
                 let kept: Vec<_> = set.iter().collect();

@@ -334,7 +334,12 @@ proptest! {
                             prop_assert!(assembly.commit(verified.clone()));
                             prop_assert!(!assembly.commit(verified));
                         }
-                        Ok(_) => {}
+                        Ok(verified) => {
+                            let range = verified.range();
+                            prop_assert!(assembly.commit(verified));
+                            assembly.forget(range.clone());
+                            prop_assert_eq!(assembly.verified().end_of_run(range.start), range.start);
+                        }
                         Err(refusal) => prop_assert_eq!(refusal, Refusal::Duplicate),
                     }
                 }

@@ -3,7 +3,7 @@
 //! Chromium, Node.js and OpenSSL are the machine's own. The site's names exist in the browser only, and its
 //! certificate is made for the run: nothing asks any network.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -125,9 +125,8 @@ impl Server {
     }
 }
 
-/// Returns the command with which Chromium, with an empty profile, loads the page from this address and
-/// prints it once it is there.
-pub fn chromium(server: Ipv4Addr, profile: &Path, version: HttpVersion) -> Command {
+/// Returns the command with which Chromium, with an empty profile, loads a page and prints it once it is there.
+fn headless(profile: &Path) -> Command {
     let mut command = Command::new("chromium");
     command.args([
         "--headless",
@@ -137,16 +136,36 @@ pub fn chromium(server: Ipv4Addr, profile: &Path, version: HttpVersion) -> Comma
         "--no-first-run",
         "--disable-background-networking",
         "--disable-component-update",
-        "--no-proxy-server",
-        // The certificate is one of this run alone.
-        "--ignore-certificate-errors",
     ]);
+    command.arg(format!("--user-data-dir={}", profile.display()));
+    command.arg("--dump-dom");
+    command
+}
+
+/// Returns the command that loads a page by HTTP without TLS, from its server or through a proxy.
+pub fn chromium_by_http(url: &str, profile: &Path, proxy: Option<SocketAddr>) -> Command {
+    let mut command = headless(profile);
+    match proxy {
+        // A server behind the proxy may have an address of this host.
+        Some(proxy) => command
+            .arg(format!("--proxy-server=http://{proxy}"))
+            .arg("--proxy-bypass-list=<-loopback>"),
+        None => command.arg("--no-proxy-server"),
+    };
+    command.arg(url);
+    command
+}
+
+/// Returns the command that loads the page of a [`Site`] from this address.
+pub fn chromium(server: Ipv4Addr, profile: &Path, version: HttpVersion) -> Command {
+    let mut command = headless(profile);
+    // The certificate is one of this run alone.
+    command.args(["--no-proxy-server", "--ignore-certificate-errors"]);
     if version == HttpVersion::One {
         command.arg("--disable-http2");
     }
     command.arg(format!("--host-resolver-rules=MAP *.test {server}"));
-    command.arg(format!("--user-data-dir={}", profile.display()));
-    command.args(["--dump-dom", &format!("https://{}/", Site::host(1))]);
+    command.arg(format!("https://{}/", Site::host(1)));
     command
 }
 

@@ -14,6 +14,16 @@ use crate::{LabError, Namespace, Process};
 /// busy machine is slow.
 pub const START_PATIENCE: Duration = Duration::from_secs(60);
 
+/// Returns true if a shell would find a program.
+pub fn is_installed(program: &str) -> bool {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let mut places = std::env::split_paths(&paths);
+    match program.contains('/') {
+        true => Path::new(program).exists(),
+        false => places.any(|place| place.join(program).exists()),
+    }
+}
+
 /// Starts programs on one host, with their logs in one folder.
 #[derive(Clone, Copy, Debug)]
 pub struct Supervisor<'a> {

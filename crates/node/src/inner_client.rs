@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use whimbrel_client::{HostWay, LocalError, WRITE_PATIENCE};
@@ -101,17 +101,25 @@ pub(crate) struct InnerClient {
     /// The program's number at its host.
     app: u32,
     events: Arc<Events>,
+    /// Starts the host.
+    begin: mpsc::Sender<()>,
 }
 
 impl InnerClient {
     /// Returns a client of the host on this loop, which pushes the events of program `app` to
-    /// `events`.
+    /// `events`. `begin` is told once a request waits for the host.
     pub(crate) fn new(
         host: LoopHandle<Node<NameStore>>,
         app: u32,
         events: Arc<Events>,
+        begin: mpsc::Sender<()>,
     ) -> InnerClient {
-        InnerClient { host, app, events }
+        InnerClient {
+            host,
+            app,
+            events,
+            begin,
+        }
     }
 }
 
@@ -129,7 +137,11 @@ impl HostWay for InnerClient {
                 }
             });
             match posted {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    // A running host no longer listens for it.
+                    let _ = self.begin.send(());
+                    return Ok(());
+                }
                 Err(IoError::LoopBusy { .. }) if Instant::now() < until => {
                     std::thread::sleep(TRY_AGAIN);
                 }

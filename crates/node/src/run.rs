@@ -433,12 +433,14 @@ pub struct EmbeddedHost {
     links: BTreeMap<String, Bind>,
     handle: LoopHandle<Node<NameStore>>,
     programs: Arc<ToPrograms>,
+    begin: mpsc::Sender<()>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl EmbeddedHost {
-    /// Starts a host on the links of `plan`, and gives the connection of its first program. The
-    /// plan's key and socket are not used. `known` has the names of its neighbours.
+    /// Opens the links of `plan`, and gives the connection of the host's first program. The host answers nobody
+    /// before that program's first requests, which it handles first: a host that serves one content never says
+    /// that it has none. The plan's key and socket are not used. `known` has the names of its neighbours.
     pub fn start(
         plan: HostPlan,
         keys: KeyPair,
@@ -449,10 +451,15 @@ impl EmbeddedHost {
         let programs = Arc::new(ToPrograms::default());
         let told = ToldOfTheEnd(programs.clone());
         let (started, outcome) = mpsc::channel();
+        let (begin, begun) = mpsc::channel();
         // The loop cannot be sent to another thread, so it is made on its own.
         let run = move || match host_loop(&plan, keys, &hop, &known, BTreeMap::new()) {
             Ok((mut event_loop, links)) => {
                 let _ = started.send(Ok((event_loop.handle(), links)));
+                if begun.recv().is_err() {
+                    return;
+                }
+                drop(begun);
                 let ended = known.follow(event_loop.handle()).and_then(|()| {
                     Ok(event_loop.run(|node, _, event| told.0.pass_on(node, event))?)
                 });
@@ -481,6 +488,7 @@ impl EmbeddedHost {
             links,
             handle,
             programs,
+            begin,
             thread: Some(thread),
         };
         let client = host.connect();
@@ -490,7 +498,8 @@ impl EmbeddedHost {
     /// Returns the connection of a further program.
     pub fn connect(&self) -> LocalClient {
         let (app, events) = self.programs.add();
-        LocalClient::by(InnerClient::new(self.handle.clone(), app, events))
+        let (handle, begin) = (self.handle.clone(), self.begin.clone());
+        LocalClient::by(InnerClient::new(handle, app, events, begin))
     }
 
     /// Returns the host's name.
@@ -498,8 +507,10 @@ impl EmbeddedHost {
         self.guid
     }
 
-    /// Returns the names that the neighbours of its links have proven so far, by the links' numbers.
+    /// Returns the names that the neighbours of its links have proven so far, by the links' numbers. Starts the
+    /// host, as a program's request does.
     pub fn proven_names(&self) -> BTreeMap<u32, Guid> {
+        let _ = self.begin.send(());
         let (answer, asked) = mpsc::channel();
         let task = move |node: &mut Node<NameStore>, _| {
             let _ = answer.send(node.proven_names());
@@ -519,6 +530,7 @@ impl EmbeddedHost {
 impl Drop for EmbeddedHost {
     fn drop(&mut self) {
         self.handle.stop();
+        let _ = self.begin.send(());
         if let Some(thread) = self.thread.take() {
             // Its thread has reported a panic.
             let _ = thread.join();

@@ -56,43 +56,63 @@ pub enum ServeEvent {
     DaemonBack,
 }
 
-/// Serves with these options until `stop` is set. The first connection must succeed; later ones are tried repeatedly.
-pub fn serve(
-    attachment: &mut Attachment,
-    shelf: &mut Shelf,
-    options: TransferOptions,
-    stop: &AtomicBool,
-    observe: &mut dyn FnMut(ServeEvent),
-) -> Result<(), LocalError> {
-    let mut host = AttachedSession::new(attachment);
-    for publish in shelf.published() {
-        let delegate = shelf.is_delegated();
-        host.session().publish(publish, options, delegate);
+/// A connection to the host that serves.
+#[derive(Debug)]
+pub struct ShelfServer<'a>(AttachedSession<'a>);
+
+impl<'a> ShelfServer<'a> {
+    /// Connects to a host. This must succeed; later connections are tried repeatedly.
+    pub fn connect(attachment: &'a mut Attachment) -> Result<ShelfServer<'a>, LocalError> {
+        let mut host = AttachedSession::new(attachment);
+        host.connect()?;
+        Ok(ShelfServer(host))
     }
-    host.connect()?;
-    let mut watch = Watch::new(Subject::Host);
-    while !stop.load(Ordering::Relaxed) {
-        host.ask_aside(watch.question());
-        match host.step(LOOK)? {
-            SessionStep::Idle => {}
-            SessionStep::Handled => answer(&mut host, shelf, observe),
-            SessionStep::Aside(event) => {
-                if watch.note(&event, &|_| false) {
-                    observe(ServeEvent::Host {
-                        wait: watch.wait().cloned(),
-                        connected: watch.inbound(),
-                    });
-                }
-            }
-            SessionStep::HostGone => observe(ServeEvent::DaemonGone),
-            SessionStep::HostBack => {
-                watch = Watch::new(Subject::Host);
-                observe(ServeEvent::DaemonBack);
-            }
+
+    /// Publishes all that is on the shelf, with these options. A host in this process answers others from then on.
+    pub fn publish(&mut self, shelf: &Shelf, options: TransferOptions) -> Result<(), LocalError> {
+        let session = self.0.session();
+        for publish in shelf.published() {
+            session.publish(publish, options, shelf.is_delegated());
+        }
+        match self.0.flush() {
+            // A daemon that has gone is called again.
+            Err(LocalError::Closed) => Ok(()),
+            flushed => flushed,
         }
     }
-    host.session().withdraw_all();
-    host.flush()
+
+    /// Serves until `stop` is set.
+    pub fn run(
+        self,
+        shelf: &mut Shelf,
+        stop: &AtomicBool,
+        observe: &mut dyn FnMut(ServeEvent),
+    ) -> Result<(), LocalError> {
+        let ShelfServer(mut host) = self;
+        let mut watch = Watch::new(Subject::Host);
+        while !stop.load(Ordering::Relaxed) {
+            host.ask_aside(watch.question());
+            match host.step(LOOK)? {
+                SessionStep::Idle => {}
+                SessionStep::Handled => answer(&mut host, shelf, observe),
+                SessionStep::Aside(event) => {
+                    if watch.note(&event, &|_| false) {
+                        observe(ServeEvent::Host {
+                            wait: watch.wait().cloned(),
+                            connected: watch.inbound(),
+                        });
+                    }
+                }
+                SessionStep::HostGone => observe(ServeEvent::DaemonGone),
+                SessionStep::HostBack => {
+                    watch = Watch::new(Subject::Host);
+                    observe(ServeEvent::DaemonBack);
+                }
+            }
+        }
+        host.session().withdraw_all();
+        host.flush()
+    }
 }
 
 /// Reads what the host wants, and tells what it has said.

@@ -1,7 +1,7 @@
 //! How a command reaches a host: a daemon's socket, or a host in its own process.
 
 use whimbrel_client::place::host_daemon_socket;
-use whimbrel_client::{Attachment, LocalError};
+use whimbrel_client::{AttachedSession, Attachment, LocalError};
 use whimbrel_gnrs::KeyPair;
 use whimbrel_node::config::{Config, Draft, LinkSection};
 use whimbrel_node::keys;
@@ -18,6 +18,22 @@ pub(crate) struct Access {
     pub(crate) embedded: Option<EmbeddedHost>,
     /// Of the embedded host, held until it ends.
     _key: Option<keys::HeldKey>,
+}
+
+impl Access {
+    /// Connects for one question or a few: a daemon that ends is not called again.
+    pub(crate) fn session(&mut self) -> Result<AttachedSession<'_>, Failure> {
+        let client = self.attachment.connect().map_err(no_host)?;
+        self.attachment = Attachment::Once(Some(client));
+        AttachedSession::attach(&mut self.attachment).map_err(no_host)
+    }
+
+    /// Makes a new connection possible after a session with a host in this process.
+    pub(crate) fn renew(&mut self) {
+        if let Some(host) = &self.embedded {
+            self.attachment = Attachment::Once(Some(host.connect()));
+        }
+    }
 }
 
 /// Connects to a host. `direct` are links in addition to those to routers: to hosts that are asked

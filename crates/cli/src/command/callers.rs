@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
+use whimbrel_client::Question;
 use whimbrel_core::GuidPrefix;
 use whimbrel_core::units::format_duration;
 use whimbrel_mobilityfirst::links::callers::CallersChange;
-use whimbrel_mobilityfirst::local::LocalRequest;
 use whimbrel_node::directory::ResolveError;
 
 use super::status::{Asked, answer, manage, print};
@@ -104,9 +104,9 @@ pub(super) fn callers(command: &CallersCommand, path: PathBuf, what: &str, run: 
         json: from.json,
     };
     let Some(change) = change else {
-        return manage(asked, &request(String::new()), table);
+        return manage(asked, Question::Callers(String::new()), table);
     };
-    let answer = kept(asked, answer(asked, &request(change))?)?;
+    let answer = kept(asked, answer(asked, Question::Callers(change))?)?;
     print(asked, &answer, table);
     match answer["keep_error"].as_str() {
         None => Ok(Exit::Done),
@@ -118,10 +118,6 @@ pub(super) fn callers(command: &CallersCommand, path: PathBuf, what: &str, run: 
             ),
         )),
     }
-}
-
-fn request(change: String) -> LocalRequest {
-    LocalRequest::Callers { request: 1, change }
 }
 
 /// Waits until the node has kept what was decided, or says why it cannot. Returns its last answer.
@@ -136,7 +132,7 @@ fn kept(asked: Asked<'_>, mut answer_now: Value) -> Result<Value, Failure> {
             return Err(Failure::new(Exit::Write, text));
         }
         std::thread::sleep(LOOK);
-        answer_now = answer(asked, &request(String::new()))?;
+        answer_now = answer(asked, Question::Callers(String::new()))?;
     }
     Ok(answer_now)
 }

@@ -11,17 +11,22 @@ use rand::rngs::ChaCha20Rng;
 use rand::{Rng, RngExt, SeedableRng};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use whimbrel_client::{LocalClient, LocalError};
+use whimbrel_client::{
+    Answer, AttachedSession, Attachment, LocalClient, LocalError, ProgramError, Question,
+    SessionStep,
+};
 use whimbrel_core::Guid;
 use whimbrel_gnrs::KeyPair;
-use whimbrel_mobilityfirst::local::{Delivery, LocalEvent, LocalRequest};
+use whimbrel_mobilityfirst::local::Delivery;
 use whimbrel_node::config::{LinkSection, NamedRemote};
 use whimbrel_node::keys::random_bytes;
 use whimbrel_node::ticket::Ticket;
 use whimbrel_node::wait::{Subject, Wait, Watch};
-use whimbrel_spoken::{CHANNEL, Code, Given, Giver, Refusal, Taker, TakerError, meeting_key};
+use whimbrel_spoken::{
+    CHANNEL, Code, Given, Giver, Message, Refusal, Taker, TakerError, meeting_key,
+};
 
-use super::access::{Access, embed, no_host, reach};
+use super::access::{Access, embed, reach};
 use super::waiting::ToldWait;
 use super::{tell, tell_json};
 use crate::arguments::HostAccess;
@@ -46,8 +51,6 @@ const NO_SENDER: Duration = Duration::from_secs(30);
 /// How often a receiver begins an exchange anew that the sender has forgotten. An impostor of the sender
 /// has one guess for each.
 const MAX_ANEW: u32 = 3;
-/// The number of this module's questions to the host.
-const QUESTION: u32 = 1;
 
 /// What this module reads of a host's report (`HostStatus` of `mobilityfirst`).
 #[derive(Debug, Deserialize)]
@@ -64,12 +67,9 @@ struct Link {
 }
 
 impl Report {
-    fn of(event: &LocalEvent) -> Option<Report> {
-        match event {
-            LocalEvent::Status {
-                request: QUESTION,
-                json,
-            } => serde_json::from_str(json).ok(),
+    fn of(answer: &Answer) -> Option<Report> {
+        match answer {
+            Answer::Status(json) => serde_json::from_str(json).ok(),
             _ => None,
         }
     }
@@ -90,21 +90,31 @@ fn generator() -> Result<ChaCha20Rng, Failure> {
     Ok(ChaCha20Rng::from_seed(random_bytes()?))
 }
 
+/// Sends a message of an exchange.
+fn tell_peer(
+    host: &mut AttachedSession<'_>,
+    peer: Guid,
+    message: &Message,
+) -> Result<(), ProgramError> {
+    let payload = message.encode().into();
+    (host.session()).message(peer, CHANNEL, Delivery::default(), payload)
+}
+
 /// Asks a host until its report says what is wanted; `None` if that does not come in time.
 fn ask_until<T>(
-    client: &mut LocalClient,
+    host: &mut AttachedSession<'_>,
     until: Option<Instant>,
     stop: &AtomicBool,
     mut wanted: impl FnMut(&Report) -> Option<T>,
 ) -> Result<Option<T>, LocalError> {
     while !stop.load(Ordering::Relaxed) && until.is_none_or(|until| Instant::now() < until) {
-        client.send(&LocalRequest::Status { request: QUESTION })?;
         let next = Instant::now() + LOOK;
-        while let Some(event) = client.receive(next.saturating_duration_since(Instant::now()))? {
-            if let Some(found) = Report::of(&event).as_ref().and_then(&mut wanted) {
-                return Ok(Some(found));
-            }
+        let answer = host.ask(Question::Status, LOOK)?;
+        let report = answer.as_ref().and_then(Report::of);
+        if let Some(found) = report.as_ref().and_then(&mut wanted) {
+            return Ok(Some(found));
         }
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
     }
     Ok(None)
 }
@@ -160,18 +170,23 @@ pub(super) fn give(gift: Gift, client: LocalClient) -> Result<Giving, Failure> {
 impl Gift {
     fn give(
         &self,
-        mut serving: LocalClient,
+        serving: LocalClient,
         mut rng: ChaCha20Rng,
         stop: &AtomicBool,
     ) -> Result<(), Failure> {
-        let met = match &self.routers {
-            Some(routers) => meet(&mut serving, routers, &mut rng, stop)?
-                .map(|(access, client, number)| (Some(access), client, number)),
-            None => Some((None, serving, rng.random_range(1..=NUMBERS[0]))),
-        };
         // The host of the meeting lives as long as the code.
-        let Some((_access, mut client, number)) = met else {
-            return Ok(());
+        let mut meeting = None;
+        let mut serving = Attachment::Once(Some(serving));
+        let mut host = AttachedSession::attach(&mut serving)?;
+        let number = match &self.routers {
+            Some(routers) => {
+                let Some((access, number)) = meet(&mut host, routers, &mut rng, stop)? else {
+                    return Ok(());
+                };
+                host = meeting.insert(access).session()?;
+                number
+            }
+            None => rng.random_range(1..=NUMBERS[0]),
         };
         let mut secret = [0; whimbrel_spoken::code::WORDS];
         rng.fill_bytes(&mut secret);
@@ -179,28 +194,19 @@ impl Gift {
         let code = Code::new(number, secret).ok_or_else(too_long)?;
         let ticket = self.ticket.clone().into_bytes();
         let mut giver = Giver::new(code, ticket).ok_or_else(too_long)?;
-        client.send(&LocalRequest::Listen { channel: CHANNEL })?;
+        host.session().listen(CHANNEL);
+        host.flush()?;
         self.tell_code(&code);
         while !stop.load(Ordering::Relaxed) {
-            let Some(LocalEvent::Message {
-                channel: CHANNEL,
-                from,
-                payload,
-            }) = client.receive(LOOK)?
-            else {
-                continue;
-            };
-            let (answer, given) = giver.handle(from, &payload, &mut rng);
-            if let Some(answer) = answer {
-                client.send(&LocalRequest::Message {
-                    delivery: Delivery::default(),
-                    channel: CHANNEL,
-                    destination: from,
-                    payload: answer.encode().into(),
-                })?;
-            }
-            if let Some(given) = given {
-                self.tell(given);
+            host.step(LOOK)?;
+            while let Some(message) = host.session().take_message(CHANNEL)? {
+                let (answer, given) = giver.handle(message.from, &message.payload, &mut rng);
+                if let Some(answer) = answer {
+                    tell_peer(&mut host, message.from, &answer)?;
+                }
+                if let Some(given) = given {
+                    self.tell(given);
+                }
             }
         }
         Ok(())
@@ -245,11 +251,11 @@ impl Gift {
 
 /// Finds a number that nobody uses, and becomes the host that is met there. `None` if it is to stop.
 fn meet(
-    serving: &mut LocalClient,
+    serving: &mut AttachedSession<'_>,
     routers: &HostAccess,
     rng: &mut ChaCha20Rng,
     stop: &AtomicBool,
-) -> Result<Option<(Access, LocalClient, u16)>, Failure> {
+) -> Result<Option<(Access, u16)>, Failure> {
     let rows = NUMBERS.iter().flat_map(|max| [*max; TRIES]);
     for max in rows {
         // An answer finds a host that its router knows.
@@ -266,9 +272,9 @@ fn meet(
             Vec::new(),
             KeyPair::from_secret(&meeting_key(number)),
         )?;
-        let mut client = access.attachment.connect().map_err(no_host)?;
+        let mut host = access.session()?;
         let until = Some(Instant::now() + PATIENCE);
-        let binding = ask_until(&mut client, until, stop, |report| {
+        let binding = ask_until(&mut host, until, stop, |report| {
             report
                 .binding
                 .clone()
@@ -276,7 +282,8 @@ fn meet(
         })?;
         // Somebody else holds the name, with a record that is newer than this one can be.
         if binding.as_deref() != Some("stale") {
-            return Ok(Some((access, client, number)));
+            access.renew();
+            return Ok(Some((access, number)));
         }
     }
     Err(Failure::new(
@@ -287,7 +294,7 @@ fn meet(
 
 /// Returns true if somebody answers where a number is met.
 fn is_taken(
-    client: &mut LocalClient,
+    host: &mut AttachedSession<'_>,
     router: Guid,
     number: u16,
     stop: &AtomicBool,
@@ -297,24 +304,25 @@ fn is_taken(
     let mut has_answered = false;
     while !stop.load(Ordering::Relaxed) && Instant::now() < until {
         for destination in [name, router] {
-            client.send(&LocalRequest::Ping {
-                request: QUESTION,
+            host.session().ask(Question::Ping {
                 destination,
-                sequence: u32::from(number),
                 padding: 0,
-            })?;
+            });
         }
         let next = Instant::now() + REPEAT;
-        while let Some(event) = client.receive(next.saturating_duration_since(Instant::now()))? {
-            let LocalEvent::Pong { sequence, from, .. } = event else {
-                continue;
-            };
-            if sequence == u32::from(number) && from == name {
-                return Ok(true);
-            }
-            if from == router && !has_answered {
-                has_answered = true;
-                until = until.min(Instant::now() + SILENCE);
+        while let Some(left) = next.checked_duration_since(Instant::now()) {
+            host.step(left)?;
+            while let Some((_, answer)) = host.session().poll_answer() {
+                let Answer::Pong(from) = answer else {
+                    continue;
+                };
+                if from == name {
+                    return Ok(true);
+                }
+                if from == router && !has_answered {
+                    has_answered = true;
+                    until = until.min(Instant::now() + SILENCE);
+                }
             }
         }
     }
@@ -338,17 +346,17 @@ pub(super) fn take(
 ) -> Result<Ticket, Failure> {
     let direct = (told.from).map(|host| LinkSection::towards("from", host.clone()));
     let mut access = reach(told.access, direct.into_iter().collect())?;
-    let mut client = access.attachment.connect().map_err(no_host)?;
+    let mut host = access.session()?;
     let mut rng = generator()?;
-    let session = rng.random();
+    let exchange = rng.random();
     let mut taking = Taking {
-        taker: Taker::new(&told.code, session, &mut rng),
+        taker: Taker::new(&told.code, exchange, &mut rng),
         to: None,
         next: Instant::now(),
         pause: REPEAT,
         anew: MAX_ANEW,
     };
-    client.send(&LocalRequest::Listen { channel: CHANNEL })?;
+    host.session().listen(CHANNEL);
     let subject = Subject::Sender(told.code.number());
     let (mut watch, mut told_wait) = (Watch::new(subject), ToldWait::default());
     let started = Instant::now();
@@ -374,36 +382,29 @@ pub(super) fn take(
             return Err(Failure::new(Exit::WrongCode, text));
         }
         if taking.to.is_none() && asked <= Instant::now() {
-            client.send(&LocalRequest::Status { request: QUESTION })?;
+            host.session().ask(Question::Status);
             asked = Instant::now() + LOOK;
         }
-        taking.send_if_due(&mut client)?;
-        if let Some(question) = watch.question() {
-            client.send(&question)?;
+        taking.send_if_due(&mut host)?;
+        host.ask_aside(watch.question());
+        if let SessionStep::Aside(event) = host.step(LOOK)? {
+            watch.note(&event, &|_| false);
         }
-        match client.receive(LOOK)? {
-            Some(LocalEvent::Message {
-                channel: CHANNEL,
-                payload,
-                ..
-            }) => {
-                let before = taking.taker.message();
-                if let Some(end) = taking.handle(&told.code, &payload, &mut rng) {
-                    told_wait.tell(None, json, false);
-                    return end;
-                }
-                if taking.taker.message() != before {
-                    (taking.next, taking.pause) = (Instant::now(), REPEAT);
-                    watch.progressed();
-                }
+        while let Some((_, answer)) = host.session().poll_answer() {
+            if let Some(report) = Report::of(&answer) {
+                taking.note(told, &report, started);
             }
-            Some(event) => {
-                if let Some(report) = Report::of(&event) {
-                    taking.note(told, &report, started);
-                }
-                watch.note(&event, &|_| false);
+        }
+        while let Some(message) = host.session().take_message(CHANNEL)? {
+            let before = taking.taker.message();
+            if let Some(end) = taking.handle(&told.code, &message.payload, &mut rng) {
+                told_wait.tell(None, json, false);
+                return end;
             }
-            None => {}
+            if taking.taker.message() != before {
+                (taking.next, taking.pause) = (Instant::now(), REPEAT);
+                watch.progressed();
+            }
         }
         told_wait.tell(watch.wait(), json, false);
     }
@@ -435,7 +436,7 @@ impl Taking {
         };
     }
 
-    fn send_if_due(&mut self, client: &mut LocalClient) -> Result<(), LocalError> {
+    fn send_if_due(&mut self, host: &mut AttachedSession<'_>) -> Result<(), ProgramError> {
         let Some(destination) = self.to else {
             return Ok(());
         };
@@ -444,12 +445,7 @@ impl Taking {
         }
         self.next = Instant::now() + self.pause;
         self.pause = (self.pause * 2).min(MAX_REPEAT);
-        client.send(&LocalRequest::Message {
-            delivery: Delivery::default(),
-            channel: CHANNEL,
-            destination,
-            payload: self.taker.message().encode().into(),
-        })
+        tell_peer(host, destination, &self.taker.message())
     }
 
     fn handle(

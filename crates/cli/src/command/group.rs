@@ -6,16 +6,17 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
 use serde_json::json;
+use whimbrel_client::{Answer, AttachedSession, LocalError, Question};
 use whimbrel_core::Guid;
 use whimbrel_core::units::Span;
 use whimbrel_gnrs::GroupAdmission;
 use whimbrel_keychain::small_file;
-use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest, MembershipChange};
+use whimbrel_mobilityfirst::local::MembershipChange;
 use whimbrel_mobilityfirst::wire::ControlCode;
 use whimbrel_node::keys;
 use whimbrel_node::pointers::unix_ms;
 
-use super::access::{no_host, reach};
+use super::access::reach;
 use super::directory;
 use super::{Outcome, json_line, out, stop_flag};
 use crate::arguments::HostAccess;
@@ -25,8 +26,6 @@ use crate::logging::{note, path_line};
 /// How often the signal is looked at, and a question is repeated.
 const LOOK: Duration = Duration::from_millis(200);
 const AGAIN: Duration = Duration::from_secs(1);
-/// The number of the question for the members.
-const QUESTION: u32 = 1;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum GroupCommand {
@@ -216,26 +215,17 @@ fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(exit, format!("cannot write {}: {error}", path_line(path)))
 }
 
-/// Asks the host, and waits for what `answer` returns.
+/// Passes the host's session to `look` until that returns something.
 fn ask<T>(
     asking: &GroupAsking,
-    request: &LocalRequest,
-    again: bool,
-    mut answer: impl FnMut(LocalEvent) -> Option<T>,
+    mut look: impl FnMut(&mut AttachedSession<'_>) -> Result<Option<T>, LocalError>,
 ) -> Result<T, Failure> {
     let stop = stop_flag()?;
     let mut access = reach(&asking.access, Vec::new())?;
-    let mut client = access.attachment.connect().map_err(no_host)?;
+    let mut host = access.session()?;
     let begun = Instant::now();
-    let mut asked: Option<Instant> = None;
     while !stop.load(Ordering::Relaxed) {
-        if asked.is_none_or(|at| again && at.elapsed() >= AGAIN) {
-            client.send(request)?;
-            asked = Some(Instant::now());
-        }
-        if let Some(event) = client.receive(LOOK)?
-            && let Some(found) = answer(event)
-        {
+        if let Some(found) = look(&mut host)? {
             return Ok(found);
         }
         if begun.elapsed() >= asking.timeout.0 {
@@ -253,15 +243,15 @@ fn join(joining: Joining, change: MembershipChange) -> Outcome {
     if is_on && joining.asking.access.router.is_empty() != joining.asking.access.key.is_none() {
         note("a member needs a name that stays: name a file for its key with --key");
     }
-    let request = LocalRequest::Join { admission, change };
-    let code = ask(&joining.asking, &request, false, |event| match event {
+    let mut is_asked = false;
+    let code = ask(&joining.asking, |host| {
+        if !std::mem::replace(&mut is_asked, true) {
+            host.session().set_membership(admission, change);
+        }
+        host.step(LOOK)?;
+        let code = host.session().name_code(group);
         // Until the name service has answered.
-        LocalEvent::Published {
-            code: ControlCode::Attached,
-            ..
-        } => None,
-        LocalEvent::Published { content, code } => (content == group).then_some(code),
-        _ => None,
+        Ok(code.filter(|code| *code != ControlCode::Attached))
     })?;
     let why = match code {
         ControlCode::Registered | ControlCode::Attached => {
@@ -280,13 +270,11 @@ fn join(joining: Joining, change: MembershipChange) -> Outcome {
 }
 
 fn members(group: Guid, asking: GroupAsking, json: bool) -> Outcome {
-    let request = LocalRequest::Members {
-        request: QUESTION,
-        group,
-    };
-    let report = ask(&asking, &request, true, |event| match event {
-        LocalEvent::Status { request, json } if request == QUESTION => Some(json),
-        _ => None,
+    let report = ask(&asking, |host| {
+        Ok(match host.ask(Question::Members(group), AGAIN)? {
+            Some(Answer::Status(json)) => Some(json),
+            _ => None,
+        })
     })?;
     if json {
         out(&format!("{report}\n"));

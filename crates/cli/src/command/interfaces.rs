@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
+use whimbrel_client::Question;
 use whimbrel_client::place::host_daemon_socket;
 use whimbrel_core::units::{ByteSize, Rate};
 use whimbrel_mobilityfirst::host::LinkPolicy;
 use whimbrel_mobilityfirst::host::interfaces::{InterfaceChange, LinkChange};
-use whimbrel_mobilityfirst::local::LocalRequest;
 
 use super::Outcome;
 use super::status::{Asked, manage};
@@ -179,17 +179,14 @@ fn tell(from: &From, change: Option<&InterfaceChange>) -> Outcome {
     let path = from.socket.clone();
     let path = path.unwrap_or_else(host_daemon_socket);
     let change = change.map(|change| serde_json::to_string(change).unwrap_or_default());
-    let request = LocalRequest::Interfaces {
-        request: 1,
-        change: change.unwrap_or_default(),
-    };
+    let question = Question::Interfaces(change.unwrap_or_default());
     let asked = Asked {
         path: &path,
         what: "host",
         command: "host run",
         json: from.json,
     };
-    manage(asked, &request, table)
+    manage(asked, question, table)
 }
 
 const COLUMNS: [&str; 9] = [

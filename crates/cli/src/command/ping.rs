@@ -1,18 +1,18 @@
 //! `ping`.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Deserialize;
 use serde_json::json;
-use whimbrel_client::LocalClient;
+use whimbrel_client::{Answer, AttachedSession, LocalError, Question, SessionStep};
 use whimbrel_core::Guid;
 use whimbrel_core::units::Span;
-use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 use whimbrel_node::wait::{Subject, Watch};
 
-use super::access::{no_host, reach};
+use super::access::reach;
 use super::pointers::{NameServers, current_name};
 use super::waiting::ToldWait;
 use super::{Outcome, directory, json_line, out, stop_flag};
@@ -24,8 +24,6 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Pause between two looks at a host that is about to attach.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// The number of those questions.
-const ATTACHED: u32 = 2;
 
 /// What tells that a host is attached, or has nothing to attach to.
 #[derive(Default, Deserialize)]
@@ -71,16 +69,18 @@ pub(crate) fn run(mut arguments: Ping) -> Outcome {
     let stop = stop_flag()?;
     arguments.name = current_name(arguments.name, &arguments.name_servers, &stop)?;
     let mut access = reach(&arguments.access, Vec::new())?;
-    let mut client = access.attachment.connect().map_err(no_host)?;
+    let mut host = access.session()?;
     let mut session = Session {
         arguments,
-        sent: Vec::new(),
+        sent: 0,
+        last: 0,
+        waiting: BTreeMap::new(),
         times: Vec::new(),
         watch: Watch::new(Subject::Answer),
         told_wait: ToldWait::default(),
     };
     let started = Instant::now();
-    session.run(&mut client, &stop)?;
+    session.run(&mut host, &stop)?;
     session.summarise(started.elapsed());
     Ok(if session.times.is_empty() {
         Exit::Other
@@ -91,121 +91,110 @@ pub(crate) fn run(mut arguments: Ping) -> Outcome {
 
 struct Session {
     arguments: Ping,
-    /// The time of each request, by its number; `None` once it is answered.
-    sent: Vec<Option<Instant>>,
+    sent: u32,
+    /// The number of the newest question to the host.
+    last: u32,
+    /// The sequence number and time of each request without an answer, by the question's number.
+    waiting: BTreeMap<u32, (u32, Instant)>,
     times: Vec<Duration>,
     watch: Watch,
     told_wait: ToldWait,
 }
 
 impl Session {
-    fn run(
-        &mut self,
-        client: &mut LocalClient,
-        stop: &AtomicBool,
-    ) -> Result<(), crate::exit::Failure> {
-        self.await_attachment(client, stop)?;
+    fn run(&mut self, host: &mut AttachedSession<'_>, stop: &AtomicBool) -> Result<(), LocalError> {
+        self.await_attachment(host, stop)?;
         let mut next = Instant::now();
         while !stop.load(Ordering::Relaxed) {
             let now = Instant::now();
-            let all_sent = self.sent.len() as u64 >= u64::from(self.arguments.count);
-            if all_sent && (self.times.len() == self.sent.len() || now >= next) {
+            let all_sent = self.sent >= self.arguments.count;
+            if all_sent && (self.waiting.is_empty() || now >= next) {
                 return Ok(());
             }
             if !all_sent && now >= next {
-                let sequence = self.sent.len() as u32;
-                let (destination, padding) = (self.arguments.name, self.arguments.size);
-                // Before it is sent: afterwards this process may have to wait for a processor.
-                let at = Instant::now();
-                client.send(&LocalRequest::Ping {
-                    request: 1,
-                    destination,
-                    sequence,
-                    padding,
-                })?;
                 if !self.is_awaiting() {
                     self.watch.progressed();
                 }
-                self.sent.push(Some(at));
-                let last = self.sent.len() as u64 >= u64::from(self.arguments.count);
+                let (destination, padding) = (self.arguments.name, self.arguments.size);
+                let question = Question::Ping {
+                    destination,
+                    padding,
+                };
+                self.last = host.session().ask(question);
+                // Before it is sent: afterwards this process may have to wait for a processor.
+                let request = (self.sent, Instant::now());
+                host.flush()?;
+                self.waiting.insert(self.last, request);
+                self.sent += 1;
                 next = now
-                    + if last {
-                        self.arguments.wait.0
-                    } else {
-                        self.arguments.interval.0
+                    + match self.sent >= self.arguments.count {
+                        true => self.arguments.wait.0,
+                        false => self.arguments.interval.0,
                     };
             }
-            if self.is_awaiting()
-                && let Some(question) = self.watch.question()
-            {
-                client.send(&question)?;
+            if self.is_awaiting() {
+                host.ask_aside(self.watch.question());
             }
             let patience = next.saturating_duration_since(Instant::now()).min(LOOK);
-            match client.receive(patience)? {
-                Some(LocalEvent::Pong { sequence, from, .. }) => {
-                    self.watch.progressed();
-                    self.note(sequence, from);
-                }
-                Some(event) => {
-                    self.watch.note(&event, &|_| false);
-                }
-                None => {}
+            if let SessionStep::Aside(event) = host.step(patience)? {
+                self.watch.note(&event, &|_| false);
             }
-            let json: Option<&dyn Fn(&serde_json::Value)> =
-                self.arguments.json.then_some(&|value| json_line(value));
-            self.told_wait.tell(self.watch.wait(), json, false);
+            while let Some((number, answer)) = host.session().poll_answer() {
+                if let Answer::Pong(from) = answer {
+                    self.watch.progressed();
+                    self.note(number, from);
+                }
+            }
+            self.tell_wait();
         }
         Ok(())
+    }
+
+    fn tell_wait(&mut self) {
+        let json: Option<&dyn Fn(&serde_json::Value)> =
+            self.arguments.json.then_some(&|value| json_line(value));
+        self.told_wait.tell(self.watch.wait(), json, false);
     }
 
     /// Returns true while the newest request has no answer: between its answer and the next request
     /// nothing is awaited, whatever was lost before.
     fn is_awaiting(&self) -> bool {
-        self.sent.last().is_some_and(Option::is_some)
+        self.waiting.contains_key(&self.last)
     }
 
     /// Waits until the host is attached: before that its requests go nowhere, and no answer finds
     /// it. A host that has just been started, as with `--router`, takes some round trips.
     fn await_attachment(
         &mut self,
-        client: &mut LocalClient,
+        host: &mut AttachedSession<'_>,
         stop: &AtomicBool,
-    ) -> Result<(), crate::exit::Failure> {
+    ) -> Result<(), LocalError> {
         let started = Instant::now();
+        let mut question = host.session().ask(Question::Status);
         while started.elapsed() < self.arguments.wait.0 && !stop.load(Ordering::Relaxed) {
-            client.send(&LocalRequest::Status { request: ATTACHED })?;
-            let asked = Instant::now();
-            while let Some(left) = LOOK.checked_sub(asked.elapsed()) {
-                match client.receive(left)? {
-                    Some(LocalEvent::Status {
-                        request: ATTACHED,
-                        json,
-                    }) => {
-                        let host: Attachment = serde_json::from_str(&json).unwrap_or_default();
-                        let is_alone = self.arguments.access.router.is_empty()
-                            && !host.links.iter().any(|link| !link.caller);
-                        if host.binding.is_some() || is_alone {
-                            return Ok(());
-                        }
-                        std::thread::sleep(LOOK_AGAIN);
-                        break;
-                    }
-                    Some(event) => _ = self.watch.note(&event, &|_| false),
-                    None => {}
+            host.ask_aside(self.watch.question());
+            if let SessionStep::Aside(event) = host.step(LOOK)? {
+                self.watch.note(&event, &|_| false);
+            }
+            if let Some(Answer::Status(json)) = host.session().take_answer(question) {
+                let report: Attachment = serde_json::from_str(&json).unwrap_or_default();
+                let is_alone = self.arguments.access.router.is_empty()
+                    && !report.links.iter().any(|link| !link.caller);
+                if report.binding.is_some() || is_alone {
+                    return Ok(());
                 }
+                std::thread::sleep(LOOK_AGAIN);
+                question = host.session().ask(Question::Status);
             }
-            if let Some(question) = self.watch.question() {
-                client.send(&question)?;
-            }
-            let json: Option<&dyn Fn(&serde_json::Value)> =
-                self.arguments.json.then_some(&|value| json_line(value));
-            self.told_wait.tell(self.watch.wait(), json, false);
+            self.tell_wait();
         }
+        host.session().cancel(question);
         Ok(())
     }
 
-    fn note(&mut self, sequence: u32, from: Guid) {
-        let Some(at) = self.sent.get_mut(sequence as usize).and_then(Option::take) else {
+    /// Notes the answer to a question.
+    fn note(&mut self, number: u32, from: Guid) {
+        let Some((sequence, at)) = self.waiting.remove(&number) else {
             return;
         };
         let time = at.elapsed();
@@ -224,7 +213,7 @@ impl Session {
     }
 
     fn summarise(&self, elapsed: Duration) {
-        let (sent, received) = (self.sent.len(), self.times.len());
+        let (sent, received) = (self.sent as usize, self.times.len());
         let milliseconds: Vec<f64> = self
             .times
             .iter()

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Value, json};
+use whimbrel_client::Question;
 use whimbrel_core::units::format_duration;
-use whimbrel_mobilityfirst::local::LocalRequest;
 
 use super::Outcome;
 use super::directory::shown;
@@ -30,7 +30,7 @@ pub(super) fn routes(command: &Routes, path: PathBuf) -> Outcome {
         command: "router run",
         json: command.json,
     };
-    let status = answer(asked, &LocalRequest::Status { request: 1 })?;
+    let status = answer(asked, Question::Status)?;
     let learned = &status["routing"];
     let routes = match learned.is_null() {
         true => json!({ "guid": status["guid"], "routing": "static" }),

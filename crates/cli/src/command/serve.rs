@@ -12,10 +12,11 @@ use whimbrel_client::place::Places;
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::wire::ControlCode;
 use whimbrel_node::config::{Bind, LinkSection, NamedRemote, Remote, listen_address};
-use whimbrel_node::serve::{ServeEvent, serve};
+use whimbrel_node::run::EmbeddedHost;
+use whimbrel_node::serve::{ServeEvent, ShelfServer};
 use whimbrel_node::shelf::{Shelf, ShelfError, Shelved};
 
-use super::access::{Access, no_host, reach};
+use super::access::{no_host, reach};
 use super::offering::{self, Takers};
 use super::pointers::Pointing;
 use super::transfer::TransferArguments;
@@ -170,7 +171,6 @@ fn offer(offer: Offer) -> Outcome {
     if arguments.delegate {
         shelf.delegate();
     }
-    // Detects a missing daemon before hashing for an hour.
     let mut access = if arguments.print_names {
         None
     } else {
@@ -179,6 +179,13 @@ fn offer(offer: Offer) -> Outcome {
             listening(arguments.listen.as_ref()),
         )?)
     };
+    let (attachment, embedded) = match &mut access {
+        Some(access) => (Some(&mut access.attachment), access.embedded.as_ref()),
+        None => (None, None),
+    };
+    // Detects a missing daemon before hashing for an hour.
+    let serving = attachment.map(ShelfServer::connect).transpose();
+    let serving = serving.map_err(no_host)?;
     let mut offered = Vec::new();
     for path in &arguments.paths {
         let shelved = shelve(&mut shelf, path, arguments.json)?;
@@ -192,12 +199,13 @@ fn offer(offer: Offer) -> Outcome {
         }
         offered.push(shelved);
     }
-    let Some(access) = &mut access else {
+    let Some(mut serving) = serving else {
         return Ok(Exit::Done);
     };
+    serving.publish(&shelf, transfer).map_err(no_host)?;
     let (key, json) = (arguments.access.key.as_deref(), arguments.json);
     arguments.pointing.begin(&offered, key, json, &stop)?;
-    let links = access.embedded.as_ref().map(|host| host.links());
+    let links = embedded.map(|host| host.links());
     let listener = links.and_then(|links| links.get(DIRECT));
     if let Some(address) = listener {
         let names: BTreeSet<Guid> = offered.iter().map(|one| one.name).collect();
@@ -209,7 +217,7 @@ fn offer(offer: Offer) -> Outcome {
     }
     let mut hosts = offer.addresses.clone();
     hosts.extend(listener.into_iter().flat_map(offering::reachable));
-    let meeting = offer.meeting(access, hosts);
+    let meeting = offer.meeting(embedded, hosts);
     offer.tell_tickets(&offered, &meeting);
     let mut teller = Teller {
         json: arguments.json,
@@ -219,18 +227,12 @@ fn offer(offer: Offer) -> Outcome {
         told_wait: ToldWait::default(),
     };
     let gift = offer.gift(&offered, &meeting, teller.takers.bar());
-    let giving = match (gift, &access.embedded) {
+    let giving = match (gift, embedded) {
         (Some(gift), Some(host)) => Some(code::give(gift, host.connect())?),
         _ => None,
     };
     let mut observe = |event: ServeEvent| teller.tell(event);
-    let served = serve(
-        &mut access.attachment,
-        &mut shelf,
-        transfer,
-        &stop,
-        &mut observe,
-    );
+    let served = serving.run(&mut shelf, &stop, &mut observe);
     drop(giving);
     teller.takers.end();
     served.map_err(no_host)?;
@@ -260,9 +262,8 @@ struct Meeting {
 impl Offer {
     /// Adds the names to the addresses of this host and its routers: of a host that keeps its key, and
     /// of routers that the user named or that have answered.
-    fn meeting(&self, access: &Access, hosts: Vec<Remote>) -> Meeting {
+    fn meeting(&self, host: Option<&EmbeddedHost>, hosts: Vec<Remote>) -> Meeting {
         let arguments = &self.serve.access;
-        let host = access.embedded.as_ref();
         let own = host.filter(|_| arguments.key.is_some());
         let own = own.map(|host| host.guid());
         let mut routers = arguments.router.clone();

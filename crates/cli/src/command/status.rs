@@ -1,13 +1,12 @@
 //! `status`, and the part of it that `router status`, `host status` and `gnrs status` share.
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
 use whimbrel_client::place::{Places, daemon_socket};
-use whimbrel_client::{LocalClient, LocalError};
-use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
+use whimbrel_client::{Answer, AttachedSession, Attachment, LocalClient, LocalError, Question};
 use whimbrel_node::wait::waits_in;
 
 use super::directory::shown;
@@ -48,7 +47,7 @@ pub(crate) struct StatusOfAll {
 /// Prints the status of the daemon on its socket, by default `path`. `command` starts one.
 pub(super) fn show(status: &Status, path: PathBuf, what: &str, command: &str) -> Outcome {
     let path = status.socket.clone().unwrap_or(path);
-    let json = query(&path, &LocalRequest::Status { request: 1 }, what, command)?;
+    let json = query(&path, Question::Status, what, command)?;
     if status.json {
         json_line(&parsed(json));
     } else {
@@ -77,22 +76,21 @@ pub(super) struct Asked<'a> {
     pub(super) json: bool,
 }
 
-/// Sends a request whose number is 1, which may ask for a change, and prints the JSON object in the
-/// answer, or the `table` of it.
+/// Asks a question, which may ask for a change, and prints the JSON object in the answer, or the `table` of it.
 pub(super) fn manage(
     asked: Asked<'_>,
-    request: &LocalRequest,
+    question: Question,
     table: impl FnOnce(&Value) -> String,
 ) -> Outcome {
-    let answer = answer(asked, request)?;
+    let answer = answer(asked, question)?;
     print(asked, &answer, table);
     Ok(Exit::Done)
 }
 
-/// Sends such a request and returns the JSON object in the answer. Its `error` says why nothing was
+/// Asks such a question and returns the JSON object in the answer. Its `error` says why nothing was
 /// changed.
-pub(super) fn answer(asked: Asked<'_>, request: &LocalRequest) -> Result<Value, Failure> {
-    let answer = query(asked.path, request, asked.what, asked.command)?;
+pub(super) fn answer(asked: Asked<'_>, question: Question) -> Result<Value, Failure> {
+    let answer = query(asked.path, question, asked.what, asked.command)?;
     let answer: Value = serde_json::from_str(&answer).unwrap_or(Value::String(answer));
     if let Some(error) = answer["error"].as_str() {
         let failure = format!("nothing was changed: {error}");
@@ -110,15 +108,14 @@ pub(super) fn print(asked: Asked<'_>, answer: &Value, table: impl FnOnce(&Value)
     }
 }
 
-/// Returns the answer of the daemon on the socket `path` to a request whose number is 1. `command`
-/// starts one.
+/// Returns the answer of the daemon on the socket `path`. `command` starts one.
 pub(super) fn query(
     path: &Path,
-    request: &LocalRequest,
+    question: Question,
     what: &str,
     command: &str,
 ) -> Result<String, Failure> {
-    ask_for(path, request).map_err(|failure| match failure {
+    ask_for(path, question).map_err(|failure| match failure {
         Silence::Cannot(LocalError::Nobody(path)) if path == daemon_socket(Places::router_socket) && forwarder_runs() =>
         {
             Failure::new(
@@ -154,19 +151,15 @@ fn forwarder_runs() -> bool {
 
 /// Returns the status of the daemon behind a socket, as JSON.
 fn ask(path: &Path) -> Result<String, Silence> {
-    ask_for(path, &LocalRequest::Status { request: 1 })
+    ask_for(path, Question::Status)
 }
 
-fn ask_for(path: &Path, request: &LocalRequest) -> Result<String, Silence> {
-    let mut client = LocalClient::connect(path)?;
-    client.send(request)?;
-    let until = Instant::now() + PATIENCE;
-    while let Some(left) = until.checked_duration_since(Instant::now()) {
-        if let Some(LocalEvent::Status { request: 1, json }) = client.receive(left)? {
-            return Ok(json);
-        }
+fn ask_for(path: &Path, question: Question) -> Result<String, Silence> {
+    let mut once = Attachment::Once(Some(LocalClient::connect(path)?));
+    match AttachedSession::attach(&mut once)?.ask(question, PATIENCE)? {
+        Some(Answer::Status(json)) => Ok(json),
+        _ => Err(Silence::Mute),
     }
-    Err(Silence::Mute)
 }
 
 fn parsed(json: String) -> Value {

@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use whimbrel_client::connect_socket;
 use whimbrel_client::place::host_daemon_socket;
+use whimbrel_client::{Answer, Question, connect_socket};
 use whimbrel_core::{Guid, GuidPrefix};
-use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 use whimbrel_node::config::NamedRemote;
 use whimbrel_node::directory::ResolveError;
 use whimbrel_node::fetch::unfinished_at;
@@ -18,7 +17,7 @@ use whimbrel_node::pointers::FoundPointer;
 use whimbrel_node::ticket::{Ticket, TicketError};
 use whimbrel_spoken::{Code, CodeError};
 
-use super::access::{no_host, reach};
+use super::access::reach;
 use super::code::{self, Told};
 use super::directory;
 use super::pointers::{NameServers, PointerName};
@@ -187,22 +186,13 @@ impl Asking<'_> {
 
     fn names_at_daemon(&self, prefix: &GuidPrefix) -> Result<Vec<Guid>, Failure> {
         let mut access = reach(self.access, Vec::new())?;
-        let mut client = access.attachment.connect().map_err(no_host)?;
-        let (request, prefix) = (0, prefix.clone());
-        client.send(&LocalRequest::Names { request, prefix })?;
-        let until = Instant::now() + PATIENCE;
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            match client.receive(left)? {
-                Some(LocalEvent::Names { names, .. }) => return Ok(names),
-                Some(_) => {}
-                None => {
-                    return Err(Failure::new(
-                        Exit::NoDaemon,
-                        "the host daemon does not say which names begin so, as one of an older release would not; type the whole name",
-                    ));
-                }
-            }
+        let question = Question::Names(prefix.clone());
+        match access.session()?.ask(question, PATIENCE)? {
+            Some(Answer::Names(names)) => Ok(names),
+            _ => Err(Failure::new(
+                Exit::NoDaemon,
+                "the host daemon does not say which names begin so, as one of an older release would not; type the whole name",
+            )),
         }
     }
 

@@ -8,9 +8,11 @@
 //! |---|---|
 //! | `requested` | a content that is fetched, by its name or by an offer |
 //! | `sent` | a content on its way to one receiver |
+//! | `names` | names by which the host is reached beside its own: services, groups |
 //! | `offered` | contents that others send, and the rule by which they are refused |
 //! | `question` | questions with one answer: status, ping, names |
 
+mod names;
 mod offered;
 mod question;
 mod requested;
@@ -32,6 +34,7 @@ use whimbrel_mobilityfirst::local::{
 use whimbrel_mobilityfirst::wire::{ControlCode, MAX_MESSAGE};
 
 use crate::error::ProgramError;
+use names::FurtherNames;
 pub use offered::OfferRule;
 use offered::OpenOffers;
 pub use question::{Answer, Question};
@@ -100,14 +103,6 @@ fn delegation(content: Guid) -> LocalRequest {
     }
 }
 
-/// A name by which the host is reached beside its own, as a service or a member of a group.
-#[derive(Debug)]
-struct FurtherName {
-    request: LocalRequest,
-    /// What the name service said last.
-    code: Option<ControlCode>,
-}
-
 /// See the module's text.
 #[derive(Debug, Default)]
 pub struct ProgramSession {
@@ -116,8 +111,7 @@ pub struct ProgramSession {
     requested: BTreeMap<u32, RequestedContent>,
     sent: BTreeMap<u32, OutgoingContent>,
     published: BTreeMap<Guid, PublishedContent>,
-    /// Names of services and groups by which the host is reached beside its own.
-    names: BTreeMap<Guid, FurtherName>,
+    names: FurtherNames,
     questions: BTreeMap<u32, Question>,
     answers: BTreeMap<u32, Answer>,
     channels: BTreeMap<u32, VecDeque<ChannelMessage>>,
@@ -179,8 +173,7 @@ impl ProgramSession {
         // A decision about an offer is told once, so those that have not left stay.
         self.requests
             .retain(|request| matches!(request, LocalRequest::Settle { .. }));
-        let names = self.names.values().map(|name| name.request.clone());
-        self.requests.extend(names);
+        self.requests.extend(self.names.requests());
         for published in self.published.values() {
             self.requests.extend(published.requests());
         }
@@ -291,8 +284,8 @@ impl ProgramSession {
                 if let Some(published) = self.published.get_mut(&content) {
                     published.code = Some(code);
                     self.announced.insert(content);
-                } else if let Some(name) = self.names.get_mut(&content) {
-                    name.code = Some(code);
+                } else {
+                    self.names.note(content, code);
                 }
             }
             LocalEvent::Read {
@@ -609,36 +602,25 @@ impl ProgramSession {
     }
 
     /// Joins a group with this host, or leaves it. A membership outlasts the program. Returns the group's name.
-    pub fn set_membership(&mut self, admission: GroupAdmission, is_on: bool) -> Guid {
+    pub fn set_membership(&mut self, admission: GroupAdmission, change: MembershipChange) -> Guid {
         let name = admission.group_name();
-        let change = match is_on {
-            true => MembershipChange::Join,
-            false => MembershipChange::Leave,
-        };
         self.take_name(name, LocalRequest::Join { admission, change })
     }
 
     fn take_name(&mut self, name: Guid, request: LocalRequest) -> Guid {
         self.ask_host(request.clone());
-        let further = FurtherName {
-            request,
-            code: None,
-        };
-        self.names.insert(name, further);
+        self.names.insert(name, request);
         name
     }
 
     /// Returns true once the name service knows of a service or membership; an error if it was refused.
     pub fn is_name_known(&self, name: Guid) -> Result<bool, ProgramError> {
-        let further = self.names.get(&name).ok_or(ProgramError::Over)?;
-        match further.code {
-            Some(ControlCode::Registered) => Ok(true),
-            Some(code @ (ControlCode::Invalid | ControlCode::Full | ControlCode::Clock)) => {
-                Err(ProgramError::NotNamed { name, code })
-            }
-            // The host tells the name service again.
-            _ => Ok(false),
-        }
+        self.names.is_known(name)
+    }
+
+    /// Returns what the name service said last of a service or membership.
+    pub fn name_code(&self, name: Guid) -> Option<ControlCode> {
+        self.names.code(name)
     }
 
     /// Receives offers of unrequested contents from now on; those that do not fit the rule are refused.
@@ -679,6 +661,11 @@ impl ProgramSession {
     /// Returns the answer to a question, once it is there.
     pub fn take_answer(&mut self, number: u32) -> Option<Answer> {
         self.answers.remove(&number)
+    }
+
+    /// Returns an answer that is there, and its question's number.
+    pub fn poll_answer(&mut self) -> Option<(u32, Answer)> {
+        self.answers.pop_first()
     }
 
     /// Returns true while a question has no answer.

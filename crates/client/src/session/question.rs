@@ -12,6 +12,10 @@ pub enum Question {
     Status,
     /// The state of the host's links after a change, as JSON; the empty text changes nothing.
     Interfaces(String),
+    /// Whom the node takes as inbound peers after a change, as JSON; the empty text changes nothing.
+    Callers(String),
+    /// The members of a group.
+    Members(Guid),
     /// An echo request to a name, with extra bytes.
     Ping {
         /// The destination.
@@ -26,7 +30,7 @@ pub enum Question {
 /// The host's answer.
 #[derive(Debug)]
 pub enum Answer {
-    /// To [`Question::Status`] and [`Question::Interfaces`]: a JSON object.
+    /// A JSON object, to all questions but the next two.
     Status(String),
     /// To [`Question::Ping`]: the name of the node that has answered.
     Pong(Guid),
@@ -44,6 +48,14 @@ impl Question {
             Question::Interfaces(change) => LocalRequest::Interfaces {
                 request,
                 change: change.clone(),
+            },
+            Question::Callers(change) => LocalRequest::Callers {
+                request,
+                change: change.clone(),
+            },
+            Question::Members(group) => LocalRequest::Members {
+                request,
+                group: *group,
             },
             Question::Ping {
                 destination,
@@ -64,11 +76,10 @@ impl Question {
     /// Returns the answer that an event is; `None` if it answers another kind of question.
     pub(super) fn answer(&self, event: LocalEvent) -> Option<Answer> {
         match (self, event) {
-            (Question::Status | Question::Interfaces(_), LocalEvent::Status { json, .. }) => {
-                Some(Answer::Status(json))
-            }
             (Question::Ping { .. }, LocalEvent::Pong { from, .. }) => Some(Answer::Pong(from)),
             (Question::Names(_), LocalEvent::Names { names, .. }) => Some(Answer::Names(names)),
+            (Question::Ping { .. } | Question::Names(_), _) => None,
+            (_, LocalEvent::Status { json, .. }) => Some(Answer::Status(json)),
             _ => None,
         }
     }

@@ -1,5 +1,6 @@
 //! A content that a program fetches.
 
+use core::ops::Range;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
@@ -82,8 +83,12 @@ struct QueuedPiece {
     piece: ContentPiece,
     /// The connection by which it came, which is told when it is taken.
     connection: u64,
-    /// What was verified before it.
-    before: Assembly,
+}
+
+impl ContentPiece {
+    fn range(&self) -> Range<u64> {
+        self.offset..self.offset + self.data.len() as u64
+    }
 }
 
 /// A content that is fetched.
@@ -93,8 +98,8 @@ pub struct RequestedContent {
     offer: Option<OfferId>,
     assembly: Assembly,
     queue: VecDeque<QueuedPiece>,
-    /// What was verified before the piece that was taken last.
-    before_last: Option<Assembly>,
+    /// Where the piece belongs that was taken last.
+    last: Option<Range<u64>>,
     state: Option<TransferState>,
     file_name: String,
     kind: Option<ContentKind>,
@@ -117,7 +122,7 @@ impl RequestedContent {
             offer: None,
             assembly,
             queue: VecDeque::new(),
-            before_last: None,
+            last: None,
             state: None,
             file_name: String::new(),
             kind: None,
@@ -159,15 +164,21 @@ impl RequestedContent {
 
     /// Returns what the program has taken.
     pub(super) fn into_taken(mut self) -> Assembly {
-        let waiting = self.queue.pop_front();
-        waiting.map_or(self.assembly, |queued| queued.before)
+        self.forget_waiting();
+        self.assembly
+    }
+
+    fn forget_waiting(&mut self) {
+        for queued in self.queue.drain(..) {
+            self.assembly.forget(queued.piece.range());
+        }
     }
 
     /// Forgets the piece that was taken last, and those that wait behind it.
     pub(super) fn forget_last(&mut self) {
-        if let Some(before) = self.before_last.take() {
-            self.assembly = before;
-            self.queue.clear();
+        if let Some(last) = self.last.take() {
+            self.assembly.forget(last);
+            self.forget_waiting();
         }
     }
 
@@ -267,12 +278,10 @@ impl RequestedContent {
             piece.data = piece.data.slice((skip as usize).min(piece.data.len())..);
         }
         self.state = Some(TransferState::Flowing);
-        let before = self.assembly.clone();
         self.assembly.commit(verified);
         self.queue.push_back(QueuedPiece {
             piece,
             connection: self.connection,
-            before,
         });
         false
     }
@@ -317,7 +326,7 @@ impl RequestedContent {
     pub(super) fn take_piece(&mut self) -> Result<(ChunkStep, bool), ProgramError> {
         if let Some(queued) = self.queue.pop_front() {
             let is_consumed = queued.connection == self.connection && self.is_open();
-            self.before_last = Some(queued.before);
+            self.last = Some(queued.piece.range());
             return Ok((ChunkStep::Piece(queued.piece), is_consumed));
         }
         if let Some(length) = self.complete {

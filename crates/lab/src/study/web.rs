@@ -10,6 +10,7 @@ use crate::figure::{LineChart, Series};
 use crate::scenario::Scenario;
 use crate::scenario::load::Kind;
 use crate::scenario::run::Run;
+use crate::supervisor::is_installed;
 use crate::web::WebPage;
 
 /// MFTP with a browser's six requests at a time.
@@ -18,6 +19,11 @@ const MFTP: &str = "mftp";
 const ALL: &str = "mftp-all";
 /// The same as `mftp`, with the paper's hops: the neighbour's window alone bounds what is sent.
 const UNPACED: &str = "mftp-unpaced";
+/// Chromium in place of the emulator, on the two ways that it can go here.
+const CHROMIUM: [(&str, &str); 2] = [
+    ("chromium-mftp", "Chromium, MFTP"),
+    ("chromium-http1-cubic", "Chromium, HTTP/1.1, CUBIC"),
+];
 /// The paper's rival.
 const TCP: &str = "http1-cubic";
 /// Of the pages with the least data, this share is "small".
@@ -80,10 +86,14 @@ fn drawn(scenario: &Scenario, input: &StudyInput<'_>) -> Result<Vec<WebPage>, La
     {
         Some(Kind::Web(web)) => {
             let pages = 0..usize::from(web.pages);
-            Ok(pages.map(|number| WebPage::draw(web.set, number)).collect())
+            Ok(pages.map(|number| web.page(number)).collect())
         }
         _ => Err(input.bad(String::from("its first load has no pages: `web`"))),
     }
+}
+
+fn is_chromium(by: &str) -> bool {
+    CHROMIUM.iter().any(|(name, _)| *name == by)
 }
 
 fn title(by: &str) -> String {
@@ -92,6 +102,9 @@ fn title(by: &str) -> String {
         ALL => return String::from("MFTP, all at once"),
         UNPACED => return String::from("MFTP, unpaced, 6 at a time"),
         _ => {}
+    }
+    if let Some((_, title)) = CHROMIUM.iter().find(|(name, _)| *name == by) {
+        return (*title).to_owned();
     }
     let (http, law) = by.split_once('-').unwrap_or((by, ""));
     format!(
@@ -102,7 +115,12 @@ fn title(by: &str) -> String {
 }
 
 pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<StudyResult, LabError> {
-    let scenario = input.scenario()?;
+    let mut scenario = input.scenario()?;
+    let has_chromium = is_installed("chromium");
+    if !has_chromium {
+        let settings = &mut scenario.settings;
+        settings.retain(|setting| !setting.value("by").is_some_and(is_chromium));
+    }
     let pages = drawn(&scenario, input)?;
     let expected = "loss (0 %, 1 %) and by (mftp, mftp-all, http1-cubic, ...)";
     let name = |[loss, by]: [&str; 2]| format!("{}, loss {loss}", title(by));
@@ -113,7 +131,7 @@ pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<Stud
         by,
         pages: times(runs, pages.len()),
     });
-    let cells: Vec<PageCell<'_>> = cells.collect();
+    let (browsers, cells): (Vec<_>, Vec<_>) = cells.partition(|cell| is_chromium(cell.by));
     // By their data, the smallest first.
     let mut order: Vec<usize> = (0..pages.len()).collect();
     order.sort_by_key(|number| pages[*number].octets());
@@ -121,6 +139,7 @@ pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<Stud
     let losses = distinct(cells.iter().map(|cell| cell.loss));
     let (mut comparisons, mut charts) = (Vec::new(), Vec::new());
     let mut tables = vec![summary(&cells, small)];
+    tables.push(by_chromium(&browsers, &pages, has_chromium));
     for loss in losses {
         let own: Vec<&PageCell<'_>> = cells.iter().filter(|cell| cell.loss == loss).collect();
         comparisons.extend(compared(input, loss, &own, small)?);
@@ -221,25 +240,62 @@ fn summary(cells: &[PageCell<'_>], small: &[usize]) -> Table {
     Table::new("load-times", title, columns, cells.iter().map(row))
 }
 
+/// Returns a page's row: what it is, and the mean, fastest and slowest run of each cell.
+fn page_row(number: usize, page: &WebPage, cells: &[&PageCell<'_>]) -> Vec<String> {
+    let times = cells.iter().map(|cell| {
+        let times = &cell.pages[number];
+        format!(
+            "{:.3} ({:.3} to {:.3})",
+            cell.page(number),
+            least(times),
+            most(times)
+        )
+    });
+    let head = [
+        (number + 1).to_string(),
+        page.objects.len().to_string(),
+        format!("{:.0}", page.octets() as f64 / 1e3),
+    ];
+    head.into_iter().chain(times).collect()
+}
+
+/// Returns the table of Chromium's load events: the pages that it loads.
+fn by_chromium(cells: &[PageCell<'_>], pages: &[WebPage], has_chromium: bool) -> Table {
+    let loaded = |cell: &PageCell<'_>| {
+        let whole = cell
+            .pages
+            .iter()
+            .take_while(|it| it.iter().any(|time| time.is_finite()));
+        whole.count()
+    };
+    let count = cells.iter().map(loaded).max().unwrap_or(0);
+    let cells: Vec<&PageCell<'_>> = cells.iter().collect();
+    let row = |number: usize| page_row(number, &pages[number], &cells);
+    let all: Vec<usize> = (0..count).collect();
+    let means = cells.iter().map(|cell| format!("{:.3}", cell.of(&all)));
+    let means = ["mean", "", ""].map(String::from).into_iter().chain(means);
+    let columns = ["page", "objects", "kB"].map(String::from);
+    let names = cells
+        .iter()
+        .map(|cell| format!("{}, loss {}", title(cell.by), cell.loss));
+    let title = match has_chromium {
+        true => "Chromium: mean time of its load event in seconds (fastest to slowest run)",
+        false => "Chromium's load events: not measured, this machine has no chromium",
+    };
+    let mut rows: Vec<Vec<String>> = (0..count).map(row).collect();
+    if count > 0 {
+        rows.push(means.collect());
+    }
+    Table {
+        name: String::from("chromium"),
+        title: title.to_owned(),
+        columns: columns.into_iter().chain(names).collect(),
+        rows,
+    }
+}
+
 /// Returns the table of the pages at one loss.
 fn by_page(loss: &str, cells: &[&PageCell<'_>], pages: &[WebPage]) -> Table {
-    let row = |(number, page): (usize, &WebPage)| {
-        let times = cells.iter().map(|cell| {
-            let times = &cell.pages[number];
-            format!(
-                "{:.3} ({:.3} to {:.3})",
-                cell.page(number),
-                least(times),
-                most(times)
-            )
-        });
-        let head = [
-            (number + 1).to_string(),
-            page.objects.len().to_string(),
-            format!("{:.0}", page.octets() as f64 / 1e3),
-        ];
-        head.into_iter().chain(times).collect()
-    };
     let columns = ["page", "objects", "kB"].map(String::from);
     let columns = columns
         .into_iter()
@@ -248,7 +304,9 @@ fn by_page(loss: &str, cells: &[&PageCell<'_>], pages: &[WebPage]) -> Table {
         name: format!("pages-loss-{}", short(loss)),
         title: format!("Loss {loss}: mean load time in seconds (fastest to slowest run)"),
         columns: columns.collect(),
-        rows: pages.iter().enumerate().map(row).collect(),
+        rows: (0..pages.len())
+            .map(|number| page_row(number, &pages[number], cells))
+            .collect(),
     }
 }
 

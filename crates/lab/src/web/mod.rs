@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`pages`] | sizes and dependencies of a page's objects |
 //! | `object` | what the paths of objects say |
+//! | `site` | the same pages as documents, scripts and pictures, for a real browser |
 //! | [`server`] | HTTP/1.1 and HTTP/2 over the kernel's TCP, HTTP/3 |
 //! | [`emulator`] | requests a page's objects as a browser does, and takes its load time |
 
@@ -16,6 +17,7 @@ mod quic;
 #[path = "no_quic.rs"]
 mod quic;
 pub mod server;
+mod site;
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -24,8 +26,10 @@ use std::path::Path;
 use crate::{CongestionControl, LabError};
 
 pub use emulator::{PageRoute, WebEmulator};
+pub use object::LARGEST;
 pub use pages::WebPage;
 pub use server::{WebServer, WebServerPlan};
+pub use site::document_path;
 
 /// The port of a page's server.
 pub const WEB_PORT: u16 = 8080;

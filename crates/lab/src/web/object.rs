@@ -3,8 +3,10 @@
 use bytes::Bytes;
 use http::{Response, StatusCode, header};
 
+use super::site::object_at;
+
 /// Largest object, octets.
-const LARGEST: usize = 16 << 20;
+pub const LARGEST: u32 = 16 << 20;
 
 /// Returns the octet that an object consists of.
 pub(super) fn octet_of(page: usize, object: usize) -> u8 {
@@ -21,14 +23,22 @@ pub(super) fn answer(path: &str) -> Response<Bytes> {
     let mut parts = path.trim_start_matches('/').split('/');
     let mut number = || parts.next()?.parse::<usize>().ok();
     let named = (number(), number(), number());
-    let (body, status) = match named {
-        (Some(page), Some(object), Some(size)) if size <= LARGEST => {
-            (vec![octet_of(page, object); size].into(), StatusCode::OK)
+    let found = match named {
+        (Some(page), Some(object), Some(size)) if size <= LARGEST as usize => {
+            let octets = vec![octet_of(page, object); size].into();
+            Some(("application/octet-stream", octets))
         }
-        _ => (Bytes::new(), StatusCode::NOT_FOUND),
+        _ => object_at(path),
     };
+    let status = match found {
+        Some(_) => StatusCode::OK,
+        None => StatusCode::NOT_FOUND,
+    };
+    let (kind, body) = found.unwrap_or(("text/plain", Bytes::new()));
     let mut response = Response::new(body);
     *response.status_mut() = status;
+    let kind = header::HeaderValue::from_static(kind);
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
     // Each object is requested once: a cache on the way would take part in nothing.
     let no_store = header::HeaderValue::from_static("no-store");
     response

@@ -71,6 +71,13 @@ impl WebPage {
         WebPage { objects }
     }
 
+    /// Returns a page of one object with so many octets.
+    pub fn of_one(size: u32) -> WebPage {
+        WebPage {
+            objects: vec![WebObject { size, after: None }],
+        }
+    }
+
     /// Returns its octets.
     pub fn octets(&self) -> u64 {
         self.objects

@@ -21,7 +21,9 @@ use std::time::{Duration, Instant};
 
 use whimbrel_core::{Guid, KeyPair};
 use whimbrel_gnrs::GroupAdmission;
-use whimbrel_mobilityfirst::local::{ContentOffer, OfferId, OfferVerdict, ServiceKey};
+use whimbrel_mobilityfirst::local::{
+    ContentOffer, MembershipChange, OfferId, OfferVerdict, ServiceKey,
+};
 
 use crate::fetch::{FetchError, Fetched, Progress};
 use crate::wait::{Subject, Wait, Watch};
@@ -183,7 +185,7 @@ impl InboxRun<'_> {
     ) -> Result<(), LocalError> {
         let session = host.session();
         for admission in self.names.groups {
-            session.set_membership(*admission, true);
+            session.set_membership(*admission, MembershipChange::Join);
         }
         for service in self.names.services {
             session.attach_service(ServiceKey(service.secret()));

@@ -17,6 +17,7 @@ use super::node::Role;
 use super::proxies::Proxies;
 use crate::browser::{HttpVersion, Site};
 use crate::cbr::{BELRP, CbrConfig};
+use crate::web::WebPage;
 use crate::{CongestionControl, TcpBuffers};
 use whimbrel_gnrs::{GroupAdmission, KeyPair};
 use whimbrel_mobilityfirst::local::{Delivery, Service, TransferOptions};
@@ -412,7 +413,7 @@ impl Browser {
     }
 }
 
-/// `web = { pages = 40, http = "1.1", connections = 6 }`
+/// `web = { pages = 40, http = "1.1", connections = 6 }`, and `file` beside `web = { pages = 1 }`
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WebPages {
@@ -427,6 +428,34 @@ pub struct WebPages {
     /// Connections of HTTP/1.1; six, as in browsers.
     #[serde(default = "connections")]
     pub connections: u16,
+    /// True if Chromium loads them, rather than an emulator.
+    #[serde(default)]
+    pub chromium: bool,
+    /// The octets of the only object of each page, if they are none of the model's.
+    #[serde(skip)]
+    pub file: Option<u32>,
+}
+
+impl WebPages {
+    /// Returns the page that is one file of so many octets.
+    pub(super) fn of_file(size: u32) -> WebPages {
+        WebPages {
+            pages: 1,
+            set: 0,
+            http: HttpVersion::One,
+            connections: 1,
+            chromium: false,
+            file: Some(size),
+        }
+    }
+
+    /// Returns page `number`.
+    pub fn page(&self, number: usize) -> WebPage {
+        match self.file {
+            Some(size) => WebPage::of_one(size),
+            None => WebPage::draw(self.set, number),
+        }
+    }
 }
 
 fn http() -> HttpVersion {

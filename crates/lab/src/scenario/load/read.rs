@@ -22,6 +22,7 @@ use crate::scenario::multipath::SeveralPaths;
 use crate::scenario::network::{Network, node_at};
 use crate::scenario::node::{Names, check_name};
 use crate::scenario::proxies;
+use crate::web::LARGEST;
 use crate::{CongestionControl, TcpBuffers};
 
 /// Accepted values of Linux's `net.ipv4.tcp_rto_max_ms`.
@@ -106,14 +107,20 @@ impl Section {
             message: true,
             ..message
         });
+        // A file beside pages is one of them.
+        let file = self.file.map(|size| match self.web {
+            Some(_) => Kind::Web(WebPages::of_file(u32::try_from(size).unwrap_or(u32::MAX))),
+            None => Kind::File(size),
+        });
+        let web = self.web.clone().filter(|_| self.file.is_none());
         let kinds = [
-            self.file.map(Kind::File),
+            file,
             self.cbr.clone().map(Kind::Requests),
             poisson.map(Kind::Requests),
             self.flows.clone().map(Kind::Flows),
             self.page.clone().map(Kind::Page),
             self.browser.clone().map(Kind::Browser),
-            self.web.clone().map(Kind::Web),
+            web.map(Kind::Web),
             self.bulk.then_some(Kind::Bulk),
             self.ping.clone().map(Kind::Pings),
             self.push.clone().map(Kind::Push),
@@ -168,7 +175,7 @@ impl Section {
             ("storage", self.storage.is_some()),
             ("service", self.service.is_some()),
         ];
-        let message = "pages of a model have no such option";
+        let message = "what HTTP carries has no such option";
         let mut given = given.into_iter().filter(|(_, given)| *given);
         given.try_for_each(|(key, _)| refuse(is_web, key, message))
     }
@@ -503,6 +510,11 @@ fn check(kind: &Kind, plane: Plane) -> CheckResult {
             Err(("web", String::from("no HTTP proxies speak over ndn")))
         }
         Kind::Web(web) => {
+            let odd = web.file.is_some_and(|size| size > LARGEST);
+            refuse(odd, "file", "HTTP carries files of at most 16 MiB here")?;
+            let odd = web.chromium && web.http != HttpVersion::One;
+            let message = "Chromium speaks HTTP/1.1 to a server without TLS";
+            refuse(odd, "web", message)?;
             let several = web.http != HttpVersion::One;
             let proxied = plane == Plane::MobilityFirst && several;
             refuse(proxied, "web", "proxies for programs speak HTTP/1.1")?;

@@ -1,6 +1,7 @@
 //! Loads of a page in a real browser: its server on one node, Chromium on another.
 
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::daemons::Daemons;
@@ -37,10 +38,30 @@ impl Receiver<'_> {
         let profile = self
             .folder
             .join(format!("browser-{}-{client}", self.load.name));
+        let site = browser.site();
+        self.browse(
+            chromium(address, &profile, browser.http),
+            patience,
+            u64::from(site.total()) * u64::from(site.size),
+            |loaded| {
+                (loaded.objects, loaded.protocol.as_str())
+                    == (site.total(), browser.http.protocol())
+            },
+        )
+    }
+
+    /// Loads a page of so many octets with this command of a browser. `whole` tells whether all of it is there.
+    pub(super) fn browse(
+        &self,
+        command: Command,
+        patience: Duration,
+        octets: u64,
+        whole: impl Fn(&Loaded) -> bool,
+    ) -> Result<TransferRecord, LabError> {
+        let client = self.plan.network.nodes[self.node].name.as_str();
         let supervisor = Supervisor::new(self.folder).on(self.topology.host(client)?);
         let name = format!("browser of {} on {client}", self.load.name);
         let started = Instant::now();
-        let command = chromium(address, &profile, browser.http);
         let mut program = supervisor.speaker(&name, command)?;
         let lines = program.lines_until(started + patience);
         let page = lines.map(|line| line.text).collect::<Vec<_>>().join("\n");
@@ -49,10 +70,6 @@ impl Receiver<'_> {
             program.process().kill()?;
             return Ok(meter.finish(started + patience, false));
         }
-        let site = browser.site();
-        let whole = |loaded: &Loaded| {
-            (loaded.objects, loaded.protocol.as_str()) == (site.total(), browser.http.protocol())
-        };
         let loaded = Loaded::parse(&page).filter(whole);
         let loaded = loaded.ok_or_else(|| {
             let title = page.split("</title>").next().unwrap_or_default();
@@ -60,7 +77,7 @@ impl Receiver<'_> {
         })?;
         let mut meter = meter;
         let end = started + loaded.time;
-        meter.arrived(end, u64::from(site.total()) * u64::from(site.size));
+        meter.arrived(end, octets);
         Ok(meter.finish(end, true))
     }
 

@@ -11,7 +11,7 @@ use super::files::{Files, Receiver, compare};
 use super::rivals::{GROUP, Member, ProgramUse};
 use crate::scenario::load::{MulticastProgram, Plane, Pushes};
 use crate::scenario::run::Schedule;
-use crate::supervisor::{Line, START_PATIENCE};
+use crate::supervisor::{Line, START_PATIENCE, is_installed};
 use crate::{LabError, Program, Supervisor};
 
 /// How often the members are looked up until all have joined.
@@ -155,30 +155,16 @@ impl Receiver<'_> {
     fn speaker(&self, node: usize, words: Vec<String>) -> Result<Program, LabError> {
         let name = &self.plan.network.nodes[node].name;
         let program = words.first().map_or("", String::as_str);
-        check_installed(program)?;
+        if !is_installed(program) {
+            let missing = std::io::ErrorKind::NotFound.into();
+            return Err(crate::error::spawn_error(program, missing));
+        }
         let mut command = Command::new("sh");
         command.args(["-c", "exec \"$0\" \"$@\" 2>&1"]).args(&words);
         let supervisor = Supervisor::new(self.folder).on(self.topology.host(name)?);
         let file_name = Path::new(program).file_name().unwrap_or_default();
         let log = format!("{} on {name}", file_name.display());
         supervisor.speaker(&log, command)
-    }
-}
-
-/// Fails if a shell would not find a program.
-fn check_installed(program: &str) -> Result<(), LabError> {
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    let mut places = std::env::split_paths(&paths);
-    let found = match program.contains('/') {
-        true => Path::new(program).exists(),
-        false => places.any(|place| place.join(program).exists()),
-    };
-    match found {
-        true => Ok(()),
-        false => Err(crate::error::spawn_error(
-            program,
-            std::io::ErrorKind::NotFound.into(),
-        )),
     }
 }
 

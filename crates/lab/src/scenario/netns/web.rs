@@ -10,10 +10,13 @@ use serde_json::Value;
 use super::daemons::Daemons;
 use super::files::{Files, Receiver};
 use crate::baseline::FIXED_BUFFER;
+use crate::browser::chromium_by_http;
 use crate::scenario::load::{Load, Plane, WebPages};
 use crate::scenario::run::Schedule;
-use crate::web::{PROXY_PORT, PageRoute, WEB_PORT, WebEmulator, WebPage, WebServer, WebServerPlan};
-use crate::{LabError, Namespace};
+use crate::web::{
+    PROXY_PORT, PageRoute, WEB_PORT, WebEmulator, WebServer, WebServerPlan, document_path,
+};
+use crate::{LabError, Namespace, TransferRecord};
 
 /// Returns the certificate of a load's server.
 fn certificate(folder: &Path, load: &Load) -> PathBuf {
@@ -98,21 +101,49 @@ impl Receiver<'_> {
         if !self.wait_until(start + Duration::from_secs_f64(first)) {
             return Ok(Files::new());
         }
-        let client = self.topology.host(client)?;
-        client.enter(|| {
-            let mut emulator = WebEmulator::new(route)?;
+        let each = |load: &mut dyn FnMut(usize, Duration) -> Result<TransferRecord, LabError>| {
             let mut files = Files::new();
             for number in 0..usize::from(web.pages) {
-                let page = WebPage::draw(web.set, number);
                 let asked = Instant::now();
                 let left = end.saturating_duration_since(asked);
                 if left.is_zero() {
                     break;
                 }
-                let record = emulator.load(number, &page, left)?;
+                let record = load(number, left)?;
                 files.push((asked.saturating_duration_since(start).as_secs_f64(), record));
             }
             Ok(files)
+        };
+        if web.chromium {
+            return each(&mut |number, patience| {
+                self.load_by_chromium(&route, web, number, patience)
+            });
+        }
+        self.topology.host(client)?.enter(|| {
+            let mut emulator = WebEmulator::new(route)?;
+            each(&mut |number, patience| emulator.load(number, &web.page(number), patience))
         })?
+    }
+
+    /// Loads a page in a new Chromium, whose own start is not part of the time.
+    fn load_by_chromium(
+        &self,
+        route: &PageRoute,
+        web: &WebPages,
+        number: usize,
+        patience: Duration,
+    ) -> Result<TransferRecord, LabError> {
+        let page = web.page(number);
+        let url = format!("http://{}{}", route.server, document_path(web.set, number));
+        let profile = self
+            .folder
+            .join(format!("browser-{}-{number}", self.load.name));
+        let command = chromium_by_http(&url, &profile, route.proxy);
+        let record = self.browse(command, patience, page.octets(), |loaded| {
+            loaded.objects as usize == page.objects.len() - 1
+        });
+        // It has megabytes.
+        let _ = std::fs::remove_dir_all(&profile);
+        record
     }
 }

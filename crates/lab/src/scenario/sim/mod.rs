@@ -113,7 +113,7 @@ pub(super) fn refusal(plan: &Plan) -> Option<Refusal> {
             return Some(Refusal::new(["loads", &load.name, "browser"], what));
         }
         if matches!(load.kind, Kind::Web(_)) {
-            let what = format!("load the pages of '{}'", load.name);
+            let what = format!("carry '{}' by HTTP", load.name);
             return Some(Refusal::new(["loads", &load.name, "web"], what));
         }
         if load.mptcp {

@@ -10,6 +10,20 @@ use crate::figure::{LineChart, Series};
 /// The paper's statements about savings: their ids, the seconds off, and the percentile.
 const SAVINGS: [(&str, u64, f64); 2] = [("saves-10s", 10, 60.0), ("saves-30s", 30, 70.0)];
 
+/// Clients of MFTP that the paper's statements are about: a file by its name, and, as the paper has it, by HTTP.
+const OURS: [Client; 2] = [Client::NetworkProactive, Client::HttpProxies];
+
+impl Client {
+    /// Returns a comparison's case for this client.
+    fn case(self, case: &str) -> String {
+        match (self, case) {
+            (Client::HttpProxies, "") => String::from("HTTP proxies"),
+            (Client::HttpProxies, case) => format!("{case}, HTTP proxies"),
+            _ => case.to_owned(),
+        }
+    }
+}
+
 /// Response times of one rival.
 struct Distribution<'a> {
     group: &'a Group,
@@ -101,9 +115,12 @@ fn compare(
 ) -> Result<Vec<Comparison>, LabError> {
     let find = |off_s, client| find(distributions, off_s, client);
     let mut comparisons = Vec::new();
-    let mut saved = |id: &str, case: &str, off_s, percent, agrees: &dyn Fn(f64) -> bool, slow| {
-        if let (Some(fast), Some(slow)) = (find(off_s, Client::NetworkProactive), find(off_s, slow))
-        {
+    let mut saved = |id: &str,
+                     case: &str,
+                     percent: f64,
+                     agrees: &dyn Fn(f64) -> bool,
+                     rivals: [Option<&&Distribution<'_>>; 2]| {
+        if let [Some(fast), Some(slow)] = rivals {
             let other = match slow.group.client {
                 Client::Tcp => "TCP, s",
                 _ => "receiver-driven, s",
@@ -125,14 +142,15 @@ fn compare(
                 continue;
             }
             let range = input.range(id)?;
-            saved(
-                id,
-                case,
-                off_s,
-                percent,
-                &|ours| range.admits(ours),
-                Client::Tcp,
-            );
+            for client in OURS {
+                saved(
+                    id,
+                    &client.case(case),
+                    percent,
+                    &|ours| range.admits(ours),
+                    [find(off_s, client), find(off_s, Client::Tcp)],
+                );
+            }
         }
     }
     let timers: Vec<u64> = setup
@@ -149,10 +167,9 @@ fn compare(
         saved(
             "receiver-driven-tail",
             case.trim_start_matches(", "),
-            10,
             100.0,
             &|ours| ours >= timer / 2.0,
-            client,
+            [find(10, Client::NetworkProactive), find(10, client)],
         );
     }
     for nack_timer_ms in timers {
@@ -161,7 +178,9 @@ fn compare(
         let case = case.trim_start_matches(", ");
         comparisons.extend(find(10, client).map(|slow| proxy_use(input, case, slow)));
     }
-    comparisons.extend(saved_when_hit(input, case, distributions));
+    for client in OURS {
+        comparisons.extend(saved_when_hit(input, case, client, distributions));
+    }
     if let Some(mftp) = find(10, Client::NetworkProactive) {
         comparisons.push(untouched(input, setup, case, mftp)?);
     }
@@ -178,19 +197,17 @@ fn find<'d, 's>(
     found.find(|known| known.group.off_s == off_s && known.group.client == client)
 }
 
-/// Compares the savings in runs that met an outage.
+/// Compares the savings of a client of MFTP in runs that met an outage.
 fn saved_when_hit(
     input: &StudyInput<'_>,
     case: &str,
+    client: Client,
     distributions: &[&Distribution<'_>],
 ) -> Vec<Comparison> {
     let find = |off_s, client| find(distributions, off_s, client);
     let mut comparisons = Vec::new();
     for (id, off_s) in [("saves-when-hit-10s", 10), ("saves-when-hit-30s", 30)] {
-        if let (Some(fast), Some(tcp)) = (
-            find(off_s, Client::NetworkProactive),
-            find(off_s, Client::Tcp),
-        ) {
+        if let (Some(fast), Some(tcp)) = (find(off_s, client), find(off_s, Client::Tcp)) {
             let runs = fast.split().1.len();
             let (fast, tcp) = (fast.mean_of_hit(), tcp.mean_of_hit());
             let numbers = [
@@ -199,7 +216,8 @@ fn saved_when_hit(
                 ("TCP, s", tcp, 1),
                 ("runs", runs as f64, 0),
             ];
-            comparisons.push(input.compare_numbers(id, case, fast < tcp, 1, &numbers));
+            let case = client.case(case);
+            comparisons.push(input.compare_numbers(id, &case, fast < tcp, 1, &numbers));
         }
     }
     comparisons

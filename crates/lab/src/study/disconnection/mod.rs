@@ -15,6 +15,8 @@ enum Client {
     NetworkProactive,
     /// The same with the paper's hops, which have no law of rate.
     Unpaced,
+    /// A client of HTTP, with a proxy at each end.
+    HttpProxies,
     ReceiverDriven {
         nack_timer_ms: u64,
     },
@@ -27,6 +29,7 @@ impl Client {
         match setting.value("by")? {
             "mftp" => Some(Client::NetworkProactive),
             "unpaced" => Some(Client::Unpaced),
+            "http-proxies" => Some(Client::HttpProxies),
             "tcp" => Some(Client::Tcp),
             name if name.starts_with("receiver-driven") => {
                 let timer = setting.plan.loads.first()?.nack_timer?;
@@ -42,7 +45,7 @@ impl Client {
     const fn timer(self) -> Option<u64> {
         match self {
             Client::ReceiverDriven { nack_timer_ms } => Some(nack_timer_ms),
-            Client::NetworkProactive | Client::Unpaced | Client::Tcp => None,
+            _ => None,
         }
     }
 
@@ -50,6 +53,7 @@ impl Client {
         match self {
             Client::NetworkProactive => String::from("MFTP"),
             Client::Unpaced => String::from("MFTP, unpaced"),
+            Client::HttpProxies => String::from("MFTP, HTTP proxies"),
             Client::ReceiverDriven { nack_timer_ms } => {
                 format!("MFTP, receiver-driven, {} s", nack_timer_ms as f64 / 1e3)
             }
@@ -61,6 +65,7 @@ impl Client {
         match self {
             Client::NetworkProactive => String::from("mftp"),
             Client::Unpaced => String::from("mftp-unpaced"),
+            Client::HttpProxies => String::from("mftp-http-proxies"),
             Client::ReceiverDriven { nack_timer_ms } => {
                 format!("receiver-driven-{nack_timer_ms}ms")
             }
@@ -90,7 +95,7 @@ struct Group {
     outcomes: Vec<Outcome>,
 }
 
-const EXPECTED: &str = "this study sweeps wifi, off (\"10 s\", ...) and by (mftp, unpaced, tcp, receiver-driven-...), by \
+const EXPECTED: &str = "this study sweeps wifi, off (\"10 s\", ...) and by (mftp, unpaced, http-proxies, tcp, receiver-driven-...), by \
                         these names; a receiver-driven client has a nack_timer";
 
 pub(super) fn run(input: &StudyInput<'_>, progress: Progress<'_>) -> Result<StudyResult, LabError> {

@@ -265,8 +265,9 @@ impl Downloads {
             DropReason::NoSuchName | DropReason::NoNameService => {
                 download.silence.absent_since.get_or_insert(now);
             }
-            // After a direct request to one host, there is no other holder to ask.
-            DropReason::NotServed if asked_directly => {
+            // After a direct request to one host, there is no other holder to ask. One that has sent a part may
+            // be starting again, before its programs have returned.
+            DropReason::NotServed if asked_directly && !begun => {
                 self.fail(id, FailReason::NotServed, effects)
             }
             DropReason::NotServed => self.not_served(now, from, id, uplink, effects),

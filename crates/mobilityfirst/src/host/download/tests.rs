@@ -301,6 +301,23 @@ fn refused(fetch: &mut Fetch, now: Time, by: u8, reason: DropReason) -> (bool, b
     (actions.iter().any(asks), actions.iter().any(fails))
 }
 
+/// Its programs return a moment after it.
+#[test]
+fn a_host_that_has_sent_a_part_may_start_again() {
+    let (peer, mut now) = (UPLINK.router.unwrap(), Time::ZERO);
+    let mut fetch = Fetch::new();
+    let denied = |fetch: &mut Fetch, now| refused(fetch, now, peer.0[0], DropReason::NotServed);
+    assert_eq!(denied(&mut fetch, now), (false, true), "nothing has come");
+    let mut fetch = Fetch::new();
+    let from = (peer, fetch.request_id);
+    assert_eq!(fetch.comes(0, from, 0, true), [true; 3]);
+    assert_eq!(denied(&mut fetch, now), (true, false));
+    assert_eq!(denied(&mut fetch, now), (false, false));
+    now += Duration::from_secs(60);
+    (fetch.downloads).check_download(now, 0, &UPLINK, &mut fetch.effects);
+    assert_eq!(fetch.comes(60_000, from, 1, true)[1..], [true; 2]);
+}
+
 /// Only the host's own router has asked the name service for it.
 #[test]
 fn a_provider_that_denies_the_name_is_followed_by_the_next_one() {
