@@ -184,6 +184,9 @@ fn explain_refusal(state: SendState) -> &'static str {
         SendState::Lost => {
             "a router could not forward parts of it, and its sender does not repeat them; send it again, or with NACK"
         }
+        SendState::Replaced => {
+            "another send of this host has the same content for the same receiver; wait for that one"
+        }
         SendState::Leaving | SendState::Taken | SendState::Kept | SendState::Delivered => {
             "it is not refused"
         }

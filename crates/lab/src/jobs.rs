@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::LabError;
-use crate::journal::{Journal, Place};
+use crate::journal::{Journal, RunPlace};
 
 /// Called with the progress of a batch: jobs done, all jobs, and the title of the last one.
 pub type Progress<'a> = &'a mut dyn FnMut(usize, usize, &str);
@@ -62,7 +62,7 @@ pub(crate) fn run_kept<J: Sync, F: Send + Serialize + DeserializeOwned>(
         return run_all(jobs, workers, title, run, progress);
     };
     let batch = journal.next_batch();
-    let place = |job| Place { batch, job };
+    let place = |job| RunPlace { batch, job };
     let mut outcomes: Vec<Option<F>> = (0..jobs.len())
         .map(|job| journal.find(place(job)))
         .collect();

@@ -1,7 +1,7 @@
 //! What a batch of runs has finished, in a file, so that an interrupted batch is taken up where it
 //! stopped.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -22,13 +22,13 @@ use crate::LabError;
 pub struct Journal {
     path: PathBuf,
     file: Mutex<File>,
-    finished: HashMap<Place, Value>,
+    finished: BTreeMap<RunPlace, Value>,
     batches: AtomicUsize,
 }
 
 /// What a batch runs; two batches with equal terms have equal results, up to chance in real time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Terms {
+pub struct BatchTerms {
     /// The text of the scenario.
     pub scenario: String,
     /// The name of the back end.
@@ -42,26 +42,26 @@ pub struct Terms {
 }
 
 /// A run's place: which batch of the program, and which of its jobs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(crate) struct Place {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct RunPlace {
     pub(crate) batch: usize,
     pub(crate) job: usize,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Line<T> {
+struct JournalLine<T> {
     #[serde(flatten)]
-    place: Place,
+    place: RunPlace,
     title: String,
     found: T,
 }
 
-impl Terms {
+impl BatchTerms {
     /// Returns the terms of a batch that this program runs.
-    pub fn new(scenario: &str, backend: &str, seed: Option<u64>, runs: Option<u32>) -> Terms {
+    pub fn new(scenario: &str, backend: &str, seed: Option<u64>, runs: Option<u32>) -> BatchTerms {
         let file = std::env::current_exe().and_then(fs::metadata);
         let file = file.map(|file| (file.len(), file.modified().ok()));
-        Terms {
+        BatchTerms {
             scenario: scenario.to_owned(),
             backend: backend.to_owned(),
             seed,
@@ -73,18 +73,18 @@ impl Terms {
 
 impl Journal {
     /// Begins a journal; one of an earlier batch is replaced.
-    pub fn begin(path: &Path, terms: &Terms) -> Result<Journal, LabError> {
+    pub fn begin(path: &Path, terms: &BatchTerms) -> Result<Journal, LabError> {
         let folder = path.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(folder).map_err(failed("create the folder of", path))?;
         let file = File::create(path).map_err(failed("write", path))?;
-        let journal = Journal::new(path, file, HashMap::new());
+        let journal = Journal::new(path, file, BTreeMap::new());
         journal.write(terms)?;
         Ok(journal)
     }
 
     /// Takes a batch up: the runs that its journal has are not repeated. Begins one if there is no
     /// journal; refuses one of a batch on other terms.
-    pub fn resume(path: &Path, terms: &Terms) -> Result<Journal, LabError> {
+    pub fn resume(path: &Path, terms: &BatchTerms) -> Result<Journal, LabError> {
         let text = match fs::read(path) {
             Ok(octets) => String::from_utf8_lossy(&octets).into_owned(),
             Err(fault) if fault.kind() == ErrorKind::NotFound => {
@@ -102,7 +102,7 @@ impl Journal {
             });
         }
         let finished = lines
-            .filter_map(|line| serde_json::from_str::<Line<Value>>(line).ok())
+            .filter_map(|line| serde_json::from_str::<JournalLine<Value>>(line).ok())
             .map(|line| (line.place, line.found))
             .collect();
         let file = OpenOptions::new().append(true).open(path);
@@ -113,7 +113,7 @@ impl Journal {
         Ok(Journal::new(path, file, finished))
     }
 
-    fn new(path: &Path, file: File, finished: HashMap<Place, Value>) -> Journal {
+    fn new(path: &Path, file: File, finished: BTreeMap<RunPlace, Value>) -> Journal {
         Journal {
             path: path.to_owned(),
             file: Mutex::new(file),
@@ -138,7 +138,7 @@ impl Journal {
     }
 
     /// Returns the result of a run that is not repeated.
-    pub(crate) fn find<F: DeserializeOwned>(&self, place: Place) -> Option<F> {
+    pub(crate) fn find<F: DeserializeOwned>(&self, place: RunPlace) -> Option<F> {
         let found = self.finished.get(&place)?;
         F::deserialize(found).ok()
     }
@@ -146,11 +146,11 @@ impl Journal {
     /// Keeps the result of a run.
     pub(crate) fn keep<F: Serialize>(
         &self,
-        place: Place,
+        place: RunPlace,
         title: &str,
         found: &F,
     ) -> Result<(), LabError> {
-        self.write(&Line {
+        self.write(&JournalLine {
             place,
             title: title.to_owned(),
             found,
@@ -176,8 +176,8 @@ mod tests {
     use super::*;
     use crate::jobs::run_kept;
 
-    fn terms() -> Terms {
-        Terms::new("title = 'a'", "sim", Some(1), None)
+    fn terms() -> BatchTerms {
+        BatchTerms::new("title = 'a'", "sim", Some(1), None)
     }
 
     fn run(
@@ -228,7 +228,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("runs.jsonl");
         Journal::begin(&path, &terms()).unwrap();
-        let other = Terms {
+        let other = BatchTerms {
             seed: Some(2),
             ..terms()
         };

@@ -10,7 +10,6 @@ use clap::{Args, Subcommand};
 use whimbrel_core::units::Span;
 use whimbrel_lab::LabError;
 use whimbrel_lab::figure::number;
-use whimbrel_lab::journal::{Journal, Terms};
 use whimbrel_lab::scenario::netns;
 use whimbrel_lab::scenario::report::{self, Report};
 use whimbrel_lab::scenario::{BatchOptions, Faults, Overrides, SAMPLE, Scenario};
@@ -18,9 +17,9 @@ use whimbrel_lab::study::{Backend, Verdict};
 use whimbrel_lab::torture;
 
 use super::study::BackendName;
+use super::unfinished::Unfinished;
 use super::{Outcome, json_line, out, stop_flag};
 use crate::exit::{Exit, Failure};
-use crate::logging::note;
 use crate::progress::Progress;
 
 #[derive(Subcommand, Debug)]
@@ -226,34 +225,6 @@ pub(crate) fn run(command: LabCommand) -> Outcome {
             out(SAMPLE);
             Ok(Exit::Done)
         }
-    }
-}
-
-/// The finished runs of a batch that has no results yet, in a file beside the folder of the results.
-pub(crate) struct Unfinished {
-    /// The folder of the results.
-    pub(crate) path: PathBuf,
-    /// True to take up what is there.
-    pub(crate) resume: bool,
-}
-
-impl Unfinished {
-    pub(crate) fn open(&self, terms: &Terms) -> Result<Arc<Journal>, Failure> {
-        let mut name = self.path.clone().into_os_string();
-        name.push(".unfinished.jsonl");
-        let path = PathBuf::from(name);
-        let journal = match self.resume {
-            true => Journal::resume(&path, terms),
-            false => Journal::begin(&path, terms),
-        };
-        let journal = journal.map_err(failure)?;
-        if journal.finished() > 0 {
-            note(&format!(
-                "{} finished runs are not repeated",
-                journal.finished()
-            ));
-        }
-        Ok(Arc::new(journal))
     }
 }
 

@@ -35,6 +35,7 @@ pub(crate) mod status;
 pub(crate) mod study;
 pub(crate) mod tcp_proxy;
 mod transfer;
+mod unfinished;
 mod waiting;
 mod wanted;
 

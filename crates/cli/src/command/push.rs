@@ -368,10 +368,15 @@ impl PushReport<'_> {
                 SendState::Unusable => {
                     "the receiver cannot use it: a file of this name is there and kept, or it cannot be written"
                 }
+                SendState::Replaced => {
+                    "another program of this host sends the same bytes to the same receiver; that one says how it ends"
+                }
             };
             let text = format!("{what} was refused: {refused}");
             let text = match progress.state {
-                SendState::Leaving | SendState::Lost => format!("{what}: {refused}"),
+                SendState::Leaving | SendState::Lost | SendState::Replaced => {
+                    format!("{what}: {refused}")
+                }
                 _ => text,
             };
             if self.json {

@@ -11,7 +11,7 @@ use whimbrel_lab::study::{
     write_result,
 };
 
-use super::lab::Unfinished;
+use super::unfinished::Unfinished;
 use super::{Outcome, json_line, out};
 use crate::exit::{Exit, Failure};
 use crate::logging::{note, path_line};

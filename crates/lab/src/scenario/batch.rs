@@ -12,7 +12,7 @@ use super::run::Run;
 use super::{Faults, Overrides, Plan, Scenario, netns, sim};
 use crate::LabError;
 use crate::jobs::{Progress, run_kept};
-use crate::journal::{Journal, Terms};
+use crate::journal::{BatchTerms, Journal};
 use crate::study::Backend;
 
 /// The options of a run of all settings.
@@ -74,8 +74,8 @@ impl Scenario {
     }
 
     /// Returns the terms of a run with these overrides.
-    pub fn terms(&self, backend: Backend, overrides: Overrides) -> Terms {
-        Terms::new(&self.text, backend.name(), overrides.seed, overrides.runs)
+    pub fn terms(&self, backend: Backend, overrides: Overrides) -> BatchTerms {
+        BatchTerms::new(&self.text, backend.name(), overrides.seed, overrides.runs)
     }
 
     /// Runs the scenario.

@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::LabError;
 use crate::figure::Series;
-use crate::journal::{Journal, Terms};
+use crate::journal::{BatchTerms, Journal};
 use crate::scenario::statement::{Range, Tolerance};
 use crate::scenario::{Overrides, Scenario, Setting};
 pub use archive::{read_results, write_result};
@@ -227,8 +227,8 @@ impl Study {
     }
 
     /// Returns the terms of a run with these options.
-    pub fn terms(&self, options: &StudyOptions) -> Result<Terms, LabError> {
-        Ok(Terms::new(
+    pub fn terms(&self, options: &StudyOptions) -> Result<BatchTerms, LabError> {
+        Ok(BatchTerms::new(
             &self.scenario_text(options)?,
             options.backend.name(),
             Some(options.seed),

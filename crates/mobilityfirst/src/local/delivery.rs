@@ -68,6 +68,8 @@ pub enum SendState {
     Unusable,
     /// A router has dropped chunks, and they are not sent again (`don't care`).
     Lost,
+    /// Another send of this host has the same content for the same receiver: that one is reported on.
+    Replaced,
 }
 
 codes!(SendState, "state of a sent content", {
@@ -80,6 +82,7 @@ codes!(SendState, "state of a sent content", {
     Unusable = 6,
     Lost = 7,
     Kept = 8,
+    Replaced = 9,
 });
 
 impl SendState {

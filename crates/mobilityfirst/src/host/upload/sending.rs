@@ -51,7 +51,13 @@ impl Uploads {
                 },
             );
         }
-        // A send of the same content to the same receiver takes the place of an earlier one.
+        // A send of the same content to the same receiver takes the place of an earlier one. After a new start of
+        // the host it is the same one.
+        let same = (app, send.request);
+        let earlier = self.by_key.get(&key).and_then(|it| it.push.as_ref());
+        if let Some(earlier) = earlier.filter(|it| (it.app(), it.request()) != same) {
+            earlier.end(SendState::Replaced, effects);
+        }
         self.by_key.remove(&key);
         let presence = super::Presence::Lost;
         let request = pushed.request.clone();

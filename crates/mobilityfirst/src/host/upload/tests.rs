@@ -56,6 +56,16 @@ impl Source {
         Source { uploads, effects }
     }
 
+    /// What programs have been told of what they send.
+    fn states(&mut self) -> Vec<SendState> {
+        let actions = core::iter::from_fn(|| self.effects.next());
+        let states = actions.filter_map(|action| match action {
+            Action::Tell(_, LocalEvent::Sending { state, .. }) => Some(state),
+            _ => None,
+        });
+        states.collect()
+    }
+
     fn handle_wanted(&mut self, way: Way, header: &NetworkHeader, request: Request) {
         let (presence, effects) = (Presence::MayBeUnderWay, &mut self.effects);
         (self.uploads).handle_wanted(Time::ZERO, way, header, request, presence, effects);
@@ -216,10 +226,24 @@ fn a_source_sends_a_window_and_waits_for_the_next_advice() {
 
 /// Sends a content of 100 bytes, whose offer has the same number, to a client.
 fn push(source: &mut Source, client: Guid, number: u8) {
-    push_of(source, client, number, 100, TransferOptions::default());
+    push_of(
+        source,
+        PROGRAM,
+        client,
+        number,
+        100,
+        TransferOptions::default(),
+    );
 }
 
-fn push_of(source: &mut Source, client: Guid, number: u8, len: u64, options: TransferOptions) {
+fn push_of(
+    source: &mut Source,
+    app: App,
+    client: Guid,
+    number: u8,
+    len: u64,
+    options: TransferOptions,
+) {
     let content = name(number);
     let keys = whimbrel_gnrs::KeyPair::from_secret(&[3; 32]);
     let send = SendContent {
@@ -246,7 +270,7 @@ fn push_of(source: &mut Source, client: Guid, number: u8, len: u64, options: Tra
         request: Request::new(content, 18, Reliability::Nack, ChunkRanges::all()),
     };
     let effects = &mut source.effects;
-    (source.uploads).push_content(Time::ZERO, PROGRAM, pushed, effects);
+    (source.uploads).push_content(Time::ZERO, app, pushed, effects);
 }
 
 /// The number of members decides about the size of chunks, so that nothing leaves before it is known.
@@ -263,7 +287,7 @@ fn chunks_for_a_group_have_the_size_that_its_members_afford() {
     };
     let sent = || {
         let mut source = Source::new(64, 0);
-        push_of(&mut source, group, 1, 2_000_000, options);
+        push_of(&mut source, PROGRAM, group, 1, 2_000_000, options);
         let upload = source.uploads.by_key.get_mut(&key).unwrap();
         assert_eq!(upload.next(), None);
         source
@@ -315,6 +339,18 @@ fn of_many_contents_for_one_receiver_some_leave_at_a_time() {
         (source.uploads).note_confirmed(&key, &chunk, &mut source.effects);
     }
     assert_eq!(leave(&mut source), [33, 34]);
+}
+
+/// A program whose send another one replaces is told so, and does not wait for ever.
+#[test]
+fn of_two_sends_of_the_same_content_to_a_receiver_the_first_one_ends() {
+    let mut source = Source::new(64, 0);
+    push(&mut source, name(7), 1);
+    push(&mut source, name(7), 1);
+    assert_eq!(source.states(), [], "a program that repeats its send");
+    let options = TransferOptions::default();
+    push_of(&mut source, App::Inner(2), name(7), 1, 100, options);
+    assert_eq!(source.states(), [SendState::Replaced]);
 }
 
 /// A sent content, and what its receiver says of it.
@@ -373,12 +409,7 @@ impl Sent {
 
     /// Returns the ends that the program was told of.
     fn ends(&mut self) -> Vec<SendState> {
-        let actions = core::iter::from_fn(|| self.0.effects.next());
-        let states = actions.filter_map(|action| match action {
-            Action::Tell(_, LocalEvent::Sending { state, .. }) => Some(state),
-            _ => None,
-        });
-        states.collect()
+        self.0.states()
     }
 }
 
