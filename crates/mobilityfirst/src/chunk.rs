@@ -264,7 +264,7 @@ impl Chunk {
         }
     }
 
-    /// If it takes back a request: what is wanted no more.
+    /// If it takes back a request: what is no longer wanted.
     pub fn stops(&self) -> Option<TakenBack> {
         if self.header.upper != UpperProtocol::Transport
             || self.message.head.first() != Some(&(TransportKind::Request as u8))

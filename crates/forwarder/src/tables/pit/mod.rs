@@ -72,7 +72,7 @@ impl Pit {
         self.octets
     }
 
-    /// Returns true if an Interest of so many octets would exceed their bound.
+    /// Returns true if an Interest of this many octets would exceed their bound.
     pub(crate) fn lacks_octets(&self, len: usize) -> bool {
         len > entry::INLINE && self.octets + len > self.max_octets
     }

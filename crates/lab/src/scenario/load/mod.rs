@@ -437,7 +437,7 @@ pub struct WebPages {
 }
 
 impl WebPages {
-    /// Returns the page that is one file of so many octets.
+    /// Returns the page that is one file of this many octets.
     pub(super) fn of_file(size: u32) -> WebPages {
         WebPages {
             pages: 1,

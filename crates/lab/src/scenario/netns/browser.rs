@@ -50,7 +50,7 @@ impl Receiver<'_> {
         )
     }
 
-    /// Loads a page of so many octets with this command of a browser. `whole` tells whether all of it is there.
+    /// Loads a page of this many octets with this command of a browser. `whole` tells whether all of it is there.
     pub(super) fn browse(
         &self,
         command: Command,

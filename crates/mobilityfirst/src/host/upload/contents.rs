@@ -209,7 +209,7 @@ impl Contents {
         asked
     }
 
-    /// Takes the first upload of a client that begins although the link is full, or goes on after all that was
+    /// Takes the first upload of a client that begins although the link is full, or continues after all that was
     /// on its way has left: a letter does not wait for what a thin link has of a film.
     fn first_to_begin(&mut self, app: App, client: Client, ahead: &ReadAhead<'_>) -> Option<Key> {
         if !ahead.is_full_for_long(client.0, client.1) {
