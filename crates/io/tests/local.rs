@@ -418,7 +418,7 @@ fn the_socket_file_of_a_successor_is_not_removed() {
 }
 
 #[test]
-fn attaching_without_a_listener_names_the_command_to_start() {
+fn attaching_without_a_listener_names_the_socket() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("nobody.sock");
     let error = script_loop()
@@ -426,7 +426,7 @@ fn attaching_without_a_listener_names_the_command_to_start() {
         .add_unix_client("daemon", &path, StreamLimits::default())
         .unwrap_err();
     assert!(matches!(&error, IoError::NobodyListens { .. }), "{error}");
-    assert!(error.to_string().contains("whimbrel host run"), "{error}");
+    assert!(error.to_string().contains("nobody.sock"), "{error}");
 }
 
 #[test]

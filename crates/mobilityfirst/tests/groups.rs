@@ -15,7 +15,7 @@ use whimbrel_mobilityfirst::local::{
 };
 use whimbrel_mobilityfirst::router::store::StoreLimits;
 use whimbrel_mobilityfirst::router::{NextHop, Route, Router, RouterConfig};
-use whimbrel_mobilityfirst::wire::{OfferUse, Reliability};
+use whimbrel_mobilityfirst::wire::{EXACT_SIZE, OfferUse, Reliability};
 use whimbrel_sim::link::{LinkSpec, Loss};
 use whimbrel_sim::testbed::{Fault, Life, Net};
 use whimbrel_sim::{AnyMachine, Direction, DuplexLink};
@@ -237,18 +237,26 @@ impl World {
         delivery: Delivery,
         reliability: Option<Reliability>,
     ) {
+        let options = TransferOptions {
+            chunk_log2: 16 | EXACT_SIZE,
+            reliability,
+            delivery,
+            ..TransferOptions::default()
+        };
+        self.push_with(content, options);
+    }
+
+    fn push_with(&mut self, content: &Content, options: TransferOptions) {
         self.seen[SOURCE].serves.push(content.clone());
         let send = SendContent {
             request: 1,
             destination: KeyPair::from_secret(&GROUP).guid(),
             options: TransferOptions {
-                chunk_log2: 16,
-                reliability,
                 delivery: Delivery {
                     service: Service::Multicast,
-                    ..delivery
+                    ..options.delivery
                 },
-                ..TransferOptions::default()
+                ..options
             },
             proposed: OfferUse::File,
             content: content.publish(),
@@ -376,6 +384,19 @@ impl World {
     pub(crate) fn status(&mut self) -> serde_json::Value {
         let status = self.at_host(SOURCE, |host, now| host.status(now));
         serde_json::to_value(status).unwrap()
+    }
+}
+
+/// The source waits for the number of members, and chunks are as small as it and the content afford.
+#[test]
+fn the_number_of_members_decides_about_the_size_of_chunks() {
+    for (length, size) in [(8 * CHUNK, 1 << 14), (32 * CHUNK, 1 << 15)] {
+        let mut world = World::new(3, 3, 0.0);
+        world.join_all();
+        world.push_with(&Content::new(length, 5), TransferOptions::default());
+        assert!(world.run_until(SendState::Delivered, 20 * SECOND));
+        let chunks: Vec<usize> = world.seen[1..].iter().map(|it| it.chunks).collect();
+        assert_eq!(chunks, [length / size; 9]);
     }
 }
 

@@ -122,8 +122,8 @@ pub struct GroupStatus {
 pub struct MemberStatus {
     /// Its name.
     pub name: Guid,
-    /// Chunks that it has asked for again; 0 if it has said nothing.
-    pub missing: u64,
+    /// Chunks that it has asked for again; none if it has said nothing.
+    pub missing: Option<u64>,
     /// Whether a router stores chunks for it because it is away.
     pub stored: bool,
 }

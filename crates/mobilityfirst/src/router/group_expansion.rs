@@ -27,7 +27,9 @@ const MAX_FOUND: usize = 4096;
 pub(super) enum MembersUnknown {
     /// The answer about this name is on its way.
     Pending(Guid),
-    /// There are none, or the name service does not say.
+    /// The name service cannot be asked now.
+    Busy,
+    /// There are none.
     Absent,
 }
 
@@ -85,6 +87,15 @@ pub(super) struct ProxiedGroup {
 pub(super) struct FoundMembers {
     pub(super) hosts: BTreeSet<Guid>,
     pub(super) proxied: Vec<ProxiedGroup>,
+    /// There may be others: the name service could not be asked about a group.
+    pub(super) is_partial: bool,
+}
+
+/// The memberships of a group.
+struct Memberships {
+    records: Vec<Record>,
+    // There may be others.
+    is_partial: bool,
 }
 
 /// A group that is still to be looked at.
@@ -133,15 +144,24 @@ impl Binding {
             proxies: query.proxies,
         };
         while let Some(below) = all.left.pop_front() {
-            let records = match self.memberships(now, below.group, query.from, links, effects) {
-                Ok(records) => records,
+            let found = self.memberships(now, below.group, query.from, links, effects);
+            let Memberships {
+                records,
+                is_partial,
+            } = match found {
+                Ok(memberships) => memberships,
                 Err(unknown) if below.group == query.group => return Err(unknown),
                 Err(MembersUnknown::Absent) => continue,
+                Err(MembersUnknown::Busy) => {
+                    all.found.is_partial = true;
+                    continue;
+                }
                 Err(MembersUnknown::Pending(name)) => {
                     all.pending.get_or_insert(name);
                     continue;
                 }
             };
+            all.found.is_partial |= is_partial;
             for record in &records {
                 let holder = record.holder();
                 let name = match record.joins_as_group() {
@@ -222,21 +242,22 @@ impl Binding {
         from: Option<PortId>,
         links: &Links,
         effects: &mut Effects,
-    ) -> Result<Vec<Record>, MembersUnknown> {
+    ) -> Result<Memberships, MembersUnknown> {
         let own = self.names.look_up_own(now, &group).providers;
         if !self.names.may_ask(now, &group, from) {
             effects.counters.lookups_deferred += 1;
-            return Err(MembersUnknown::Absent);
+            return Err(MembersUnknown::Busy);
         }
         // While something is sent to it, those that join and leave are known at once.
         let at = from.map(|from| links.source_of(from));
         if let Some(idle_at) = self.names.follow(now, at, group) {
             effects.push(Action::SetEarlier(Timer::Followed, idle_at));
         }
-        let records = match self.names.look_up(now, group) {
-            Lookup::Resolved(answer) => answer.providers,
+        let (records, is_partial) = match self.names.look_up(now, group) {
+            Lookup::Resolved(answer) => (answer.providers, false),
             Lookup::Pending => return Err(MembersUnknown::Pending(group)),
-            Lookup::NotFound | Lookup::Busy => Vec::new(),
+            Lookup::NotFound => (Vec::new(), false),
+            Lookup::Busy => (Vec::new(), true),
         };
         let mut by_holder: BTreeMap<Guid, Record> = BTreeMap::new();
         let memberships = own.into_iter().chain(records);
@@ -244,8 +265,12 @@ impl Binding {
             by_holder.entry(record.holder()).or_insert(record);
         }
         match by_holder.is_empty() {
+            true if is_partial => Err(MembersUnknown::Busy),
             true => Err(MembersUnknown::Absent),
-            false => Ok(by_holder.into_values().collect()),
+            false => Ok(Memberships {
+                records: by_holder.into_values().collect(),
+                is_partial,
+            }),
         }
     }
 }

@@ -71,7 +71,9 @@ impl Router {
                 outgoing.chunk.header.extensions.members = listed;
                 return match unknown {
                     MembersUnknown::Pending(name) => self.binding.names.wait(name, outgoing),
-                    MembersUnknown::Absent => self.store_or_give_up(now, outgoing),
+                    MembersUnknown::Absent | MembersUnknown::Busy => {
+                        self.store_or_give_up(now, outgoing);
+                    }
                 };
             }
         };
@@ -159,10 +161,12 @@ impl Router {
             from: Some(from),
             proxies: ProxyRule::Ignore,
         };
+        // A source forgets those that are not named, and calls a content delivered without them: it asks again.
         let members: Vec<Guid> = match binding.find_members(now, query, links, effects) {
+            Ok(found) if found.is_partial => return,
             Ok(found) => (found.hosts.into_iter().take(MAX_LISTED_MEMBERS)).collect(),
             Err(MembersUnknown::Absent) => Vec::new(),
-            Err(MembersUnknown::Pending(_)) => return,
+            Err(MembersUnknown::Pending(_) | MembersUnknown::Busy) => return,
         };
         self.tell(from, &Control::Members { group, members });
     }
@@ -210,6 +214,7 @@ impl Binding {
         let FoundMembers {
             hosts: mut members,
             proxied,
+            is_partial: _,
         } = self.find_members(now, query, links, effects)?;
         members.remove(&header.source);
         let mut branches = GroupBranches::default();
@@ -294,7 +299,7 @@ mod tests {
     use core::time::Duration;
 
     use super::super::hostile::name;
-    use super::super::tests::{Net, SOURCE, data, join, port};
+    use super::super::tests::{Net, SOURCE, config, data, join, port};
     use super::*;
 
     /// Sends a chunk for a group, whose only member is at port 2, with this list.
@@ -311,6 +316,41 @@ mod tests {
         net.send(1, chunk);
         net.run(Duration::from_secs(1));
         net
+    }
+
+    /// The router knows one member itself; others may be with the name service, which it cannot ask.
+    #[test]
+    fn members_are_not_told_while_the_name_service_cannot_be_asked() {
+        let silent = crate::router::RouterConfig {
+            name_servers: vec![99],
+            ..config()
+        };
+        let mut net = Net::with_config(&[*SOURCE, name(3), name(4)], silent);
+        let group = join(&mut net, &[2]);
+        let found = net.with_router(|it, now| {
+            let is_busy = |number: u32| {
+                let mut asked = name(77);
+                asked.0[..4].copy_from_slice(&number.to_be_bytes());
+                matches!(it.binding.names.look_up(now, asked), Lookup::Busy)
+            };
+            assert!((0..100_000).any(is_busy));
+            let none = MemberList::default();
+            let query = |group| GroupQuery {
+                group,
+                above: &[],
+                listed: &none,
+                from: None,
+                proxies: ProxyRule::Ignore,
+            };
+            let (links, effects) = (&it.links, &mut it.effects);
+            let mut find = |group| it.binding.find_members(now, query(group), links, effects);
+            let unknown = find(name(9)).err();
+            (find(group), unknown)
+        });
+        let (found, unknown) = found;
+        let found = found.expect("the one at its port");
+        assert_eq!((found.hosts.len(), found.is_partial), (1, true));
+        assert_eq!(unknown, Some(MembersUnknown::Busy));
     }
 
     #[test]

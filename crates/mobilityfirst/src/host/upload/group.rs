@@ -49,7 +49,7 @@ struct Member {
     // When those leave.
     due: Option<Time>,
     // What it has said last that it lacks.
-    missing: u64,
+    missing: Option<u64>,
     // Chunks of it that routers have given back, in succession.
     drops: u32,
     // A router stores chunks for it: it is away.
@@ -154,7 +154,7 @@ impl GroupPush {
         let open = open.filter(|due| *due <= now + moment).min();
         let member = self.member(name)?;
         (member.verdict, member.drops, member.stored) = (None, 0, false);
-        member.missing = chunks.count();
+        member.missing = Some(chunks.count());
         if owed.is_empty() {
             return None;
         }
