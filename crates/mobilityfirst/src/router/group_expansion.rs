@@ -92,7 +92,7 @@ pub(super) struct FoundMembers {
 }
 
 /// The memberships of a group.
-struct Memberships {
+struct GroupRecords {
     records: Vec<Record>,
     // There may be others.
     is_partial: bool,
@@ -145,7 +145,7 @@ impl Binding {
         };
         while let Some(below) = all.left.pop_front() {
             let found = self.memberships(now, below.group, query.from, links, effects);
-            let Memberships {
+            let GroupRecords {
                 records,
                 is_partial,
             } = match found {
@@ -242,7 +242,7 @@ impl Binding {
         from: Option<PortId>,
         links: &Links,
         effects: &mut Effects,
-    ) -> Result<Memberships, MembersUnknown> {
+    ) -> Result<GroupRecords, MembersUnknown> {
         let own = self.names.look_up_own(now, &group).providers;
         if !self.names.may_ask(now, &group, from) {
             effects.counters.lookups_deferred += 1;
@@ -267,7 +267,7 @@ impl Binding {
         match by_holder.is_empty() {
             true if is_partial => Err(MembersUnknown::Busy),
             true => Err(MembersUnknown::Absent),
-            false => Ok(Memberships {
+            false => Ok(GroupRecords {
                 records: by_holder.into_values().collect(),
                 is_partial,
             }),
