@@ -253,8 +253,8 @@ names = {{ between = ["far", "names"], rate = "1 Gbit/s", delay = "1 ms" }}
     let of_source = format!("{}\n{}", thin(first, 20), wire(next));
     // The most that the letter and the second film may take, in seconds.
     let cases = [
-        ("router", of_router(20), "256 kbit/s", (110.0, 190.0)),
-        ("source", of_source, "256 kbit/s", (110.0, 190.0)),
+        ("router", of_router(20), "256 kbit/s", (60.0, 190.0)),
+        ("source", of_source, "256 kbit/s", (40.0, 190.0)),
         (
             "router, RTT 0.6 s",
             of_router(300),
