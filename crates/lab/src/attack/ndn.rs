@@ -182,7 +182,7 @@ fn registration(number: u64) -> Vec<u8> {
     )
 }
 
-/// An Interest with so many octets of parameters.
+/// An Interest with this many octets of parameters.
 fn interest(name: &str, parameters: usize) -> Vec<u8> {
     let name: Name = name.parse().unwrap_or_default();
     let mut interest = Interest {

@@ -71,7 +71,7 @@ impl WebPage {
         WebPage { objects }
     }
 
-    /// Returns a page of one object with so many octets.
+    /// Returns a page of one object with this many octets.
     pub fn of_one(size: u32) -> WebPage {
         WebPage {
             objects: vec![WebObject { size, after: None }],
