@@ -1,7 +1,7 @@
 //! Pages of the model as a browser loads them: documents, scripts and pictures, whose paths are `/site/SET/PAGE/OBJECT`.
 //!
-//! A script is an object that names others, and a picture one that names none. Each is filled up to its size; one that
-//! names so much that its size does not suffice is larger.
+//! A script is an object that names others, and a picture one that names none. Each is padded to its size, or is
+//! larger if the names in it need more.
 
 use std::fmt::Write as _;
 

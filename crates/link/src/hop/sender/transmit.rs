@@ -281,13 +281,27 @@ impl Sender {
             rate.bytes = rate.bytes.min(self.control.frame);
         }
         for _ in 0..due {
-            let number = self.number_probe(now);
-            encode_mtu_probe(envelope, number, self.control.first_rate.bytes, buffer);
+            let bytes = self.control.first_rate.bytes;
+            let number = self.write_probe(now, envelope, bytes, buffer, stats);
             self.control.first_rate.numbers[2 - self.control.first_rate.due] = number;
             self.control.first_rate.due -= 1;
-            stats.csyn_sent += 1;
         }
         (due > 0).then_some(self.control.first_rate.bytes)
+    }
+
+    /// Writes a probe of this length. Returns its number.
+    fn write_probe(
+        &mut self,
+        now: Time,
+        envelope: Envelope,
+        bytes: usize,
+        buffer: &mut Vec<u8>,
+        stats: &mut HopStats,
+    ) -> u32 {
+        let number = self.number_probe(now);
+        encode_mtu_probe(envelope, number, bytes, buffer);
+        stats.csyn_sent += 1;
+        number
     }
 
     /// Writes due probes of a train over an idle path. Returns the bytes of each, or `None` if none is due.
@@ -301,10 +315,8 @@ impl Sender {
     ) -> Option<usize> {
         let (due, bytes) = self.control.idle_rate.due(self.control.frame);
         for _ in 0..due.min(max_segments.max(1)) {
-            let number = self.number_probe(now);
-            encode_mtu_probe(envelope, number, bytes, buffer);
+            let number = self.write_probe(now, envelope, bytes, buffer, stats);
             self.control.idle_rate.sent(number);
-            stats.csyn_sent += 1;
         }
         (due > 0).then_some(bytes)
     }
