@@ -4,7 +4,7 @@ use bytes::Bytes;
 use whimbrel_core::Guid;
 
 use crate::wire::{
-    Control, Data, DropReason, Echo, MAX_GROUPS_ABOVE, MemberList, NetworkHeader, ServiceId,
+    Control, Data, DropReason, Echo, Flow, MAX_GROUPS_ABOVE, MemberList, NetworkHeader, ServiceId,
     Transport, TransportKind, UpperProtocol, WireError,
 };
 
@@ -51,28 +51,13 @@ impl Message {
     }
 }
 
-/// A flow: "identified by a (source GUID, destination GUID) pair" ([MFTP §3.1], footnote 2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Flow {
-    /// The sender.
-    pub source: Guid,
-    /// The receiver.
-    pub destination: Guid,
-}
-
-impl Flow {
-    /// The first one in their order.
-    pub(crate) const FIRST: Flow = Flow {
-        source: Guid([0; 32]),
-        destination: Guid([0; 32]),
-    };
-}
-
 /// The chunks for which a receiver takes back its request.
 #[derive(Clone, Copy, Debug)]
 pub struct TakenBack {
-    /// Their flow.
-    pub flow: Flow,
+    /// Their source.
+    pub source: Guid,
+    /// The receiver.
+    pub destination: Guid,
     /// Their content.
     pub content: Guid,
     // The id of the request, or of the offer.
@@ -80,7 +65,12 @@ pub struct TakenBack {
 }
 
 impl TakenBack {
-    /// Returns true if a chunk of the flow with this header, of this content, is meant. One that was sent without a
+    /// Returns the flows that they are in.
+    pub fn flows(&self) -> [Flow; 2] {
+        Flow::both(self.source, self.destination)
+    }
+
+    /// Returns true if a chunk of these flows with this header, of this content, is meant. One that was sent without a
     /// request belongs to its offer: its receiver may take back a request of its own for the same content.
     pub fn is_about(&self, header: &NetworkHeader, content: Option<Guid>) -> bool {
         let is_of_other_offer =
@@ -139,6 +129,7 @@ impl NetworkHeader {
         Flow {
             source: self.source,
             destination: self.destination,
+            is_offered: self.extensions.offer.is_some(),
         }
     }
 }
@@ -272,17 +263,12 @@ impl Chunk {
             return None;
         }
         match self.transport() {
-            Ok(Transport::Request(request)) if request.is_stop() => {
-                let flow = Flow {
-                    source: self.header.destination,
-                    destination: self.header.source,
-                };
-                Some(TakenBack {
-                    flow,
-                    content: request.content,
-                    request: self.header.extensions.request,
-                })
-            }
+            Ok(Transport::Request(request)) if request.is_stop() => Some(TakenBack {
+                source: self.header.destination,
+                destination: self.header.source,
+                content: request.content,
+                request: self.header.extensions.request,
+            }),
             _ => None,
         }
     }

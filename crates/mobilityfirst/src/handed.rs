@@ -9,8 +9,7 @@ use std::collections::VecDeque;
 
 use whimbrel_core::Guid;
 
-use crate::chunk::Flow;
-use crate::wire::{ChunkRanges, Data, MAX_RANGES, NetworkHeader, Notice};
+use crate::wire::{ChunkRanges, Data, Flow, MAX_RANGES, NetworkHeader, Notice};
 
 /// Maximum of remembered entries (contents of flows) per neighbour; the least recently used is
 /// forgotten.
@@ -66,8 +65,8 @@ impl Handovers {
     /// Records that the neighbour has a chunk.
     pub(crate) fn note(&mut self, header: &NetworkHeader, data: &Data) {
         let flow = Flow {
-            source: header.source,
             destination: header.receiver(),
+            ..header.flow()
         };
         let content = data.content;
         let known = self

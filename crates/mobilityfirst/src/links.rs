@@ -27,12 +27,12 @@ use whimbrel_core::{
 use whimbrel_link::hop::ReceptionCounters;
 use whimbrel_link::{HopConfig, Pacing, Pool};
 
-use crate::chunk::{Chunk, Flow};
+use crate::chunk::Chunk;
 use crate::next_hops::{Branch, NextHops};
 use crate::outbox::flow_of;
 pub use crate::outgoing::ChunkToSend;
 use crate::split::SplitConfig;
-use crate::wire::{Credit, Pace, Request};
+use crate::wire::{Credit, Flow, Pace, Request};
 pub use branch::{BranchState, BranchStatus, DividedStatus};
 use credit::{Backlogs, Grants};
 use division::FlowDivision;
@@ -355,10 +355,7 @@ impl Links {
     /// The neighbour on `port` says what may be sent of a flow that goes there. Returns false if its
     /// network holds back too many.
     pub(crate) fn note_credit(&mut self, now: Time, port: PortId, credit: &Credit) -> bool {
-        let flow = Flow {
-            source: credit.source,
-            destination: credit.destination,
-        };
+        let flow = credit.flow;
         let until = now + credit.lease.min(MAX_LEASE);
         let is_free = credit.lease.is_zero();
         let at = self.source_of(port);

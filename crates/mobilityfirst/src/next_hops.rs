@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_core::{Guid, LinkState, PortId, SeededRng};
 
-use crate::chunk::{Chunk, Flow};
+use crate::chunk::Chunk;
 use crate::outbox::flow_of;
 use crate::outgoing::ChunkToSend;
 use crate::split::Scheduler;
-use crate::wire::{MAX_CARRIED_ADDRESSES, ServiceId};
+use crate::wire::{Flow, MAX_CARRIED_ADDRESSES, ServiceId};
 
 /// Maximum of flows whose division is remembered; beyond it, the least recently used starts over.
 const MAX_DIVIDED_FLOWS: usize = 1024;
@@ -338,10 +338,7 @@ impl Division {
 mod tests {
     use super::*;
 
-    const FLOW: Flow = Flow {
-        source: Guid([1; 32]),
-        destination: Guid([2; 32]),
-    };
+    const FLOW: Flow = Flow::requested(Guid([1; 32]), Guid([2; 32]));
 
     fn branch(port: u32, preference: u32, weight: u32, rate: u64) -> Branch {
         Branch {

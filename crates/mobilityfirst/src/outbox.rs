@@ -8,9 +8,9 @@ use whimbrel_core::{Guid, Time};
 use whimbrel_link::turns::Turns;
 use whimbrel_link::{Hop, Lane};
 
-use crate::chunk::{Chunk, Flow};
+use crate::chunk::Chunk;
 use crate::outgoing::ChunkToSend;
-use crate::wire::{Credit, Data, Request, Transport, TransportKind, UpperProtocol};
+use crate::wire::{Credit, Data, Flow, Request, Transport, TransportKind, UpperProtocol};
 use queue::{LANES, Next, Queue};
 
 /// Bytes that a flow sends before it is the turn of another.
@@ -36,14 +36,12 @@ pub(crate) fn flow_of(chunk: &Chunk) -> Option<Flow> {
     if is_flow(TransportKind::Data) || is_flow(TransportKind::Message) {
         return Some(chunk.flow());
     }
-    // It is to arrive behind the chunks that it speaks of.
+    // It is to arrive behind the chunks that it speaks of. Those that were offered may come later: their receiver
+    // asks for them, and nodes that have them on the way do not pass that on.
     if is_flow(TransportKind::Lost)
         && let Ok(Transport::Lost(notice)) = chunk.transport()
     {
-        return Some(Flow {
-            source: notice.source,
-            destination: notice.destination,
-        });
+        return Some(Flow::requested(notice.source, notice.destination));
     }
     None
 }

@@ -151,6 +151,35 @@ fn what_no_program_has_accepted_waits_at_the_router_after_the_sender_has_gone() 
     );
 }
 
+/// What has not been requested waits at the router; what the same receiver requests of the same source does not.
+#[test]
+fn a_request_is_answered_while_no_program_decides_about_offers_of_the_same_source() {
+    let mut world = World::with_buffers(1_024);
+    let (sender, receiver) = two(&mut world);
+    let film = Content::new(8_000_000, 30);
+    let to = world.hosts[1].guid();
+    world.push(sender, 1, &film, to);
+    world.run(30 * SECOND);
+    let held = world.hosts[1].status(world.now);
+    assert_eq!(held.inbox.waiting, 1);
+    assert!(!world.programs[receiver].got.contains_key(&9));
+    let letter = Content::new(LEN, 31);
+    world.serve(sender, &letter);
+    world.get(receiver, 8, &letter, true);
+    let has = world.run_until(10 * SECOND, |world| world.has(receiver, 8));
+    assert!(has, "{:?}", world.hosts[0].status(world.now));
+    // The push is still held back, and comes once it is accepted.
+    let status = world.hosts[1].status(world.now);
+    assert_eq!(status.inbox.chunks, held.inbox.chunks);
+    world.take_offers(receiver);
+    assert!(world.run_until(SECOND, |world| {
+        !world.programs[receiver].offers.is_empty()
+    }));
+    let offer = world.programs[receiver].offers[0].clone();
+    world.accept(receiver, 9, &offer, &film);
+    assert!(world.run_until(60 * SECOND, |world| world.has(receiver, 9)));
+}
+
 #[test]
 fn a_refusal_ends_the_upload_and_empties_the_storage_of_the_router() {
     let mut world = World::new();

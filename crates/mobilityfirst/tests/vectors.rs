@@ -18,9 +18,9 @@ use whimbrel_mobilityfirst::local::{
 use whimbrel_mobilityfirst::local::{Delivery, MissingParts, Service, Storage, TransferOptions};
 use whimbrel_mobilityfirst::wire;
 use whimbrel_mobilityfirst::wire::{
-    ChunkRanges, ContentKind, Control, ControlCode, Credit, Data, DropReason, Echo, MemberList,
-    NetworkHeader, Notice, OfferTerms, OfferUse, Presence, PresenceCode, Reliability, Request,
-    ServiceId, SignedOffer, Transport, UpperProtocol, WindowAdvice, WindowVerdict,
+    ChunkRanges, ContentKind, Control, ControlCode, Credit, Data, DropReason, Echo, Flow,
+    MemberList, NetworkHeader, Notice, OfferTerms, OfferUse, Presence, PresenceCode, Reliability,
+    Request, ServiceId, SignedOffer, Transport, UpperProtocol, WindowAdvice, WindowVerdict,
 };
 
 const CLIENT: Guid = Guid([0xc1; 32]);
@@ -280,8 +280,7 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
         code: ControlCode::Registered,
     };
     let credit = Control::Credit(Credit {
-        source: SERVER,
-        destination: CLIENT,
+        flow: Flow::offered(SERVER, CLIENT),
         octets: 16_384,
         spare: false,
         lease: Duration::from_secs(3),
@@ -381,7 +380,7 @@ fn vectors() -> Vec<(&'static str, &'static str, Chunk)> {
         ("outcome", "Outcome: registered", control(&outcome)),
         (
             "credit",
-            "Credit: 16 KiB more of a flow, and then nothing, for 3 s",
+            "Credit: 16 KiB more of what a source offers, and then nothing, for 3 s",
             control(&credit),
         ),
         (

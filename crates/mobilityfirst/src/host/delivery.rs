@@ -10,11 +10,11 @@ use super::effects::Treatment;
 use super::inbox::{EarlyChunk, HOLD_AGAIN};
 use super::upload::{Pushed, Ready};
 use super::{App, Host, Timer, Way};
-use crate::chunk::{Chunk, Flow};
+use crate::chunk::Chunk;
 use crate::local::{AcceptOffer, SendContent, Service};
 use crate::wire::{
-    ChunkRanges, Data, MemberList, NetworkHeader, OfferTerms, Reliability, Request, ServiceId,
-    Transport, UpperProtocol,
+    ChunkRanges, Data, Flow, MemberList, NetworkHeader, OfferTerms, Reliability, Request,
+    ServiceId, Transport, UpperProtocol,
 };
 
 /// Chunks for a group, where a program leaves it open: a copy names up to a thousand members, 32 bytes each.
@@ -87,6 +87,7 @@ impl Host {
         let flow = Flow {
             source: self.guid,
             destination: ready.to.name,
+            is_offered: ready.offer.is_some(),
         };
         self.access.links.division.note_more(&flow, ready.more);
         let upper = UpperProtocol::Transport;

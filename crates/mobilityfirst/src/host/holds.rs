@@ -4,9 +4,11 @@
 use whimbrel_core::{Guid, PortId, Time};
 
 use super::access::Access;
+use super::upload::Client;
 use super::{Host, Way};
-use crate::chunk::{Chunk, Flow};
+use crate::chunk::Chunk;
 use crate::next_hops::NextHops;
+use crate::wire::Flow;
 
 /// What the links say of a receiver while chunks are read for it.
 pub(super) struct ReadAhead<'a> {
@@ -17,10 +19,11 @@ pub(super) struct ReadAhead<'a> {
 }
 
 impl ReadAhead<'_> {
-    fn flow_to(&self, client: Guid) -> Flow {
+    fn flow_to(&self, client: Client) -> Flow {
         Flow {
             source: self.access.guid(),
-            destination: client,
+            destination: client.name,
+            is_offered: client.is_sent,
         }
     }
 
@@ -33,7 +36,7 @@ impl ReadAhead<'_> {
     }
 
     /// Returns true if what goes to a receiver is held back.
-    pub(super) fn is_held(&self, way: Way, client: Guid) -> bool {
+    pub(super) fn is_held(&self, client: Client) -> bool {
         let flow = self.flow_to(client);
         let is_held = |port| {
             self.access
@@ -41,31 +44,31 @@ impl ReadAhead<'_> {
                 .at(port)
                 .is_some_and(|link| link.is_held(&flow))
         };
-        if self.are_several && way == Way::Uplink {
+        if self.are_several && client.way == Way::Uplink {
             return self.hops.iter().all(|it| is_held(it.port));
         }
-        let port = self.access.port_by(way);
+        let port = self.access.port_by(client.way);
         port.is_some_and(is_held)
     }
 
     /// Returns true if a chunk of a content should wait for the end of a hold.
-    pub(super) fn should_get_ready(&self, way: Way, client: Guid, content: &Guid) -> bool {
+    pub(super) fn should_get_ready(&self, client: Client, content: &Guid) -> bool {
         let flow = self.flow_to(client);
-        let port = self.undivided_port(way, &flow);
+        let port = self.undivided_port(client.way, &flow);
         let link = port.and_then(|port| self.access.links.at(port));
         link.is_some_and(|link| link.should_get_ready(&flow, content))
     }
 
     /// Returns true if what goes to a receiver by one link takes long to leave.
-    pub(super) fn is_full_for_long(&self, way: Way, client: Guid) -> bool {
-        let port = self.undivided_port(way, &self.flow_to(client));
+    pub(super) fn is_full_for_long(&self, client: Client) -> bool {
+        let port = self.undivided_port(client.way, &self.flow_to(client));
         port.is_some_and(|port| self.access.links.is_full_for_long(port))
     }
 
     /// Returns true if one more chunk would not wait long.
-    pub(super) fn has_room(&self, way: Way, client: Guid) -> bool {
+    pub(super) fn has_room(&self, client: Client) -> bool {
         let (links, flow) = (&self.access.links, self.flow_to(client));
-        match self.undivided_port(way, &flow) {
+        match self.undivided_port(client.way, &flow) {
             Some(port) => links.at(port).is_some_and(|link| link.has_room_for(&flow)),
             None => links.has_room_to_divide(&flow, &self.hops),
         }
@@ -95,7 +98,9 @@ impl Host {
     pub(super) fn purge_unwanted(&mut self, now: Time, from: PortId, chunk: &Chunk) {
         if let Some(stop) = chunk.stops() {
             let is_meant = |chunk: &Chunk| stop.is_about_chunk(chunk);
-            self.access.links.purge(now, from, &stop.flow, is_meant);
+            for flow in stop.flows() {
+                self.access.links.purge(now, from, &flow, is_meant);
+            }
         }
     }
 }

@@ -7,10 +7,10 @@ use whimbrel_link::Room;
 use super::attach::RecordAnswer;
 use super::upload::Presence;
 use super::{Host, Way};
-use crate::chunk::{Chunk, Flow};
+use crate::chunk::Chunk;
 use crate::links::AskedBy;
 use crate::wire::{
-    Control, Data, Echo, NetworkHeader, Notice, Request, ServiceId, Transport, UpperProtocol,
+    Control, Data, Echo, Flow, NetworkHeader, Notice, Request, ServiceId, Transport, UpperProtocol,
 };
 
 impl Host {
@@ -67,11 +67,9 @@ impl Host {
             .note_missing(now, &header.source, &request);
         // It asks by another router than before: what waits here goes there, too.
         if way == Way::Uplink && !header.service.has(ServiceId::MULTIHOMING) {
-            let flow = Flow {
-                source: self.guid,
-                destination: header.source,
-            };
-            self.access.links.readdress(&flow, &header.source_address);
+            for flow in Flow::both(self.guid, header.source) {
+                self.access.links.readdress(&flow, &header.source_address);
+            }
         }
         // Chunks stuck on a link that is down, or is no longer used, are not under way.
         if let Some(port) = self.access.port_by(way) {

@@ -6,7 +6,7 @@ use super::effects::{Action, Located, Treatment};
 use super::{Host, Way};
 use crate::chunk::Chunk;
 use crate::local::LocalEvent;
-use crate::wire::{Control, Credit, ServiceId, UpperProtocol};
+use crate::wire::{Control, Credit, Flow, ServiceId, UpperProtocol};
 
 impl Host {
     /// Carries out the actions of the parts until there are none left.
@@ -65,8 +65,7 @@ impl Host {
                 }
                 Action::HoldBack(sender, lease) => {
                     let credit = Credit {
-                        source: sender,
-                        destination: self.guid,
+                        flow: Flow::offered(sender, self.guid),
                         octets: 0,
                         spare: false,
                         lease,

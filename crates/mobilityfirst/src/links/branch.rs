@@ -7,11 +7,11 @@ use whimbrel_core::{Guid, PortId, Time};
 use super::link::Link;
 use super::neighbours::Neighbours;
 use super::paces::{LOW_WATER, OnwardWay, Paces};
-use crate::chunk::Flow;
 use crate::next_hops::Branch;
 use crate::outbox::FlowTurn;
 use crate::split::flow::{DividedFlow, Record, Reordering};
 use crate::split::schedule::{Measured, time_of};
+use crate::wire::Flow;
 
 /// Added to the silence that makes a branch suspect, for a late wake-up of the driver; the time of eight
 /// packets is added, too.

@@ -11,8 +11,9 @@ use whimbrel_core::{Guid, PortId};
 use super::division::FlowDivision;
 use super::neighbours::Neighbours;
 use super::{Grant, LinkEvent, WaitingAt};
-use crate::chunk::{Chunk, Flow};
+use crate::chunk::Chunk;
 use crate::outbox::flow_of;
+use crate::wire::Flow;
 
 /// A credit of which nothing has come during this many renewals and a round trip is taken for spent:
 /// its source has nothing left, or has dropped it.

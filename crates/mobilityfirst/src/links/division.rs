@@ -11,12 +11,12 @@ use super::neighbours::{Neighbours, UNMEASURED};
 use super::paces::{CHUNK, LITTLE, OnwardWay, Paces};
 use super::serving::Serving;
 use super::{AskedBy, ChunkToSend, LinkEvent, WaitingAt};
-use crate::chunk::{Chunk, Flow};
+use crate::chunk::Chunk;
 use crate::next_hops::{Branch, NextHops};
 use crate::split::flow::DividedFlow;
 use crate::split::schedule::Measured;
 use crate::split::{Scheduler, SplitConfig};
-use crate::wire::{Pace, Request};
+use crate::wire::{Flow, Pace, Request};
 
 /// Maximum of flows divided at one time; further ones use their best next hop.
 const MAX_DIVIDED: usize = 1024;
@@ -419,8 +419,7 @@ impl FlowDivision {
         // With nothing to send, a link's rate is what came, and not what it could carry.
         let rate = if waiting < LITTLE { rate * 2 } else { rate };
         Some(Pace {
-            source: flow.source,
-            destination: flow.destination,
+            flow: *flow,
             rate,
             delay: ways.iter().map(|it| it.delay(CHUNK)).min()?,
             waiting,
@@ -436,10 +435,7 @@ impl FlowDivision {
         port: PortId,
         pace: &Pace,
     ) {
-        let flow = Flow {
-            source: pace.source,
-            destination: pace.destination,
-        };
+        let flow = pace.flow;
         let of_split = self.flows.get(&flow);
         let of_split = of_split.filter(|it| it.hops.iter().any(|hop| hop.port == port));
         let given = of_split.map(|it| it.record(port).bytes);

@@ -5,9 +5,9 @@ use whimbrel_core::{Guid, PortId};
 use whimbrel_link::Room;
 
 use super::{Carried, ChunkToSend};
-use crate::chunk::{Chunk, Flow};
+use crate::chunk::Chunk;
 use crate::handed::HandedOver;
-use crate::wire::Pace;
+use crate::wire::{Flow, Pace};
 
 /// What may come of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

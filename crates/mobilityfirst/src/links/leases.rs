@@ -3,9 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::wire::Flow;
 use whimbrel_core::{PortId, Shares, Source, Time, TimerQueue};
-
-use crate::chunk::Flow;
 
 /// Flows that all neighbours together hold back here, by the networks of the neighbours.
 pub(crate) const HELD_BACK: Shares = Shares {
@@ -105,10 +104,7 @@ mod tests {
     use crate::wire::Credit;
 
     fn key(port: u32, number: u8) -> LeaseKey {
-        let flow = Flow {
-            source: Guid([number; 32]),
-            destination: Guid([1; 32]),
-        };
+        let flow = Flow::requested(Guid([number; 32]), Guid([1; 32]));
         (PortId(port), flow)
     }
 
@@ -120,10 +116,7 @@ mod tests {
     fn invented(number: u64) -> Flow {
         let mut name = [9; 32];
         name[..8].copy_from_slice(&number.to_be_bytes());
-        Flow {
-            source: Guid(name),
-            destination: Guid(name),
-        }
+        Flow::requested(Guid(name), Guid(name))
     }
 
     /// A neighbour holds back flows, of which this many have passed, until it may not. Returns how many
@@ -134,8 +127,7 @@ mod tests {
             links.note_passed(port, invented(number));
         }
         let told = (0..2 * HELD_BACK.max as u64).map(|number| Credit {
-            source: invented(number).source,
-            destination: invented(number).destination,
+            flow: invented(number),
             octets: 0,
             spare: false,
             lease: Duration::from_secs(32),

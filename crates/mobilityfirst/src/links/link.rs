@@ -7,10 +7,10 @@ use whimbrel_core::{Guid, LinkState, PortId, PortInfo, Source, Time};
 use whimbrel_link::{Hop, HopEvent, Pool};
 
 use super::{Carried, LinkEvent};
-use crate::chunk::Flow;
 use crate::handed::Handovers;
 use crate::outbox::{FlowTurn, Outbox, SPARE_BELOW, flow_of};
 use crate::taken::{RecentlyTaken, repeat_guard};
+use crate::wire::Flow;
 
 /// While at most this number of bytes waits for a neighbour, the first chunk of each content is queued for a
 /// flow that is held back.

@@ -18,9 +18,8 @@ use whimbrel_link::{Buffer, HopConfig, HopEvent, HopStats, Pacing, Pool, Room};
 use super::link::{Gone, LOOK_UP_AGAIN, Link};
 use super::names::NameRule;
 use super::{AskedBy, Carried, ChunkToSend, LinkEvent};
-use crate::chunk::Flow;
 use crate::outbox::flow_of;
-use crate::wire::Request;
+use crate::wire::{Flow, Request};
 
 /// Chunks that hold no room in the buffer and count against no other bound (those that a host
 /// itself originates) wait in the same queues; beyond this many on one port, further ones are

@@ -12,9 +12,8 @@ use whimbrel_core::{Guid, PortId, Time};
 
 use super::link::Link;
 use super::{ChunkToSend, LinkEvent};
-use crate::chunk::Flow;
 use crate::split::schedule::{Measured, time_of};
-use crate::wire::{Pace, ServiceId};
+use crate::wire::{Flow, Pace, ServiceId};
 
 /// A branch has room for the next chunk while its hop has less than this to send, as time, or less
 /// than one chunk.
@@ -195,7 +194,7 @@ impl Paces {
         if origins.len() > 1 {
             if passing.told_at == Time::ZERO || now.since(passing.told_at) >= MEETING / 2 {
                 passing.told_at = now;
-                let pace = Pace::none(flow.source, flow.destination);
+                let pace = Pace::none(*flow);
                 let told = origins.into_iter();
                 let told = told.map(|port| LinkEvent::Pace { port, pace });
                 self.events.extend(told);
@@ -236,10 +235,7 @@ impl Paces {
         pace: &Pace,
         given: Option<u64>,
     ) -> bool {
-        let flow = Flow {
-            source: pace.source,
-            destination: pace.destination,
-        };
+        let flow = pace.flow;
         let is_new = !self.onward.contains_key(&(port, flow));
         if is_new && self.onward.len() >= MAX_KNOWN {
             self.onward.retain(|_, it| now.since(it.at) < OLD);

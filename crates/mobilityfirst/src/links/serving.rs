@@ -6,11 +6,11 @@ use super::branch::{BranchView, SILENCE_SLACK, silent_at};
 use super::neighbours::Neighbours;
 use super::paces::{LOW_WATER, Paces};
 use super::{ChunkToSend, LinkEvent, WaitingAt};
-use crate::chunk::Flow;
 use crate::next_hops::Branch;
 use crate::split::SplitConfig;
 use crate::split::flow::{DividedFlow, Forecast};
 use crate::split::schedule::{Measured, Wanted, choose, reordering_bound};
+use crate::wire::Flow;
 
 /// Chunks added to the reordering bound, because chunks are indivisible and a hop sends in bursts.
 const BOUND_SLACK: u64 = 4;

@@ -10,10 +10,7 @@ use crate::chunk::Message;
 use crate::wire::{ContentKind, NetworkHeader, Reliability, ServiceId};
 
 fn flow(number: u8) -> Flow {
-    Flow {
-        source: Guid([1; 32]),
-        destination: Guid([number; 32]),
-    }
+    Flow::requested(Guid([1; 32]), Guid([number; 32]))
 }
 
 /// Returns a chunk of a flow, or an urgent one of flow 0, that tells its place in the order of
@@ -22,6 +19,7 @@ pub(crate) fn chunk(number: u8, place: u32, size: usize) -> ChunkToSend {
     let Flow {
         source,
         destination,
+        ..
     } = flow(number);
     let upper = UpperProtocol::Transport;
     let header = NetworkHeader::new(ServiceId::UNICAST, upper, source, destination);
@@ -213,8 +211,7 @@ proptest! {
                     let is_free = turn == FlowTurn::Free;
                     let octets = (size as u64 / 3 % 4) * 900;
                     let credit = Credit {
-                        source: flow(number).source,
-                        destination: flow(number).destination,
+                        flow: flow(number),
                         octets: octets as u32,
                         spare: turn == FlowTurn::Spare,
                         lease: Duration::from_secs(u64::from(!is_free)),

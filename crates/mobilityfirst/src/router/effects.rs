@@ -7,9 +7,9 @@ use whimbrel_gnrs::Record;
 
 use super::store::StoreId;
 use super::{RouterCounters, Timer};
-use crate::chunk::{Chunk, Flow};
+use crate::chunk::Chunk;
 use crate::links::{Carried, ChunkToSend, Grant};
-use crate::wire::Control;
+use crate::wire::{Control, Flow};
 
 /// An action beyond a part's own state.
 #[derive(Debug)]

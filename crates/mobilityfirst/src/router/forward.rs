@@ -211,15 +211,16 @@ impl Router {
         let Some(stop) = chunk.stops() else {
             return;
         };
-        let flow = stop.flow;
-        (self.cache.fetches).stop(&flow.destination, &stop.content);
+        (self.cache.fetches).stop(&stop.destination, &stop.content);
         let is_meant = |chunk: &Chunk| stop.is_about_chunk(chunk);
-        let purged = self.links.purge(now, from, &flow, is_meant);
-        self.effects.counters.chunks_unwanted += purged as u64;
+        for flow in stop.flows() {
+            let purged = self.links.purge(now, from, &flow, is_meant);
+            self.effects.counters.chunks_unwanted += purged as u64;
+        }
         let here = self
             .binding
             .attachments
-            .hops_to(&flow.destination, &self.links);
+            .hops_to(&stop.destination, &self.links);
         if here.iter().any(|branch| branch.port == from) {
             self.proxy.purge(&stop, &mut self.effects);
         }

@@ -91,12 +91,12 @@ use whimbrel_core::{
 use whimbrel_gnrs::{KeyPair, Lookup, Record, Resolver, ResolverConfig, ResolverEvent};
 use whimbrel_link::Pacing;
 
-use crate::chunk::{Chunk, Flow};
+use crate::chunk::Chunk;
 use crate::links::callers::CallersStatus;
 use crate::links::{Grant, LEFT_OVER, LinkEvent, Links, MAX_TURNS, NameRule, RENEWAL};
 use crate::local::{Frame, LocalEvent, Programs};
 use crate::next_hops::Divisions;
-use crate::wire::{Control, ControlCode, Credit, DropReason};
+use crate::wire::{Control, ControlCode, Credit, DropReason, Flow};
 use attach::{Attachments, outcome};
 use binding::Binding;
 use cache::ContentCache;
@@ -629,8 +629,7 @@ impl Router {
         };
         self.effects.counters.holds += u64::from(grant != Grant::Free && octets == 0);
         let credit = Credit {
-            source: flow.source,
-            destination: flow.destination,
+            flow,
             octets: u32::try_from(octets).unwrap_or(u32::MAX),
             spare,
             lease,

@@ -6,10 +6,10 @@ use whimbrel_core::Guid;
 
 use super::effects::Effects;
 use super::store::ProxyStore;
-use crate::chunk::{Chunk, Flow};
+use crate::chunk::Chunk;
 use crate::handed::HandedOver;
 use crate::wire::{
-    ChunkRanges, DropReason, NetworkHeader, Notice, ServiceId, Transport, UpperProtocol,
+    ChunkRanges, DropReason, Flow, NetworkHeader, Notice, ServiceId, Transport, UpperProtocol,
 };
 
 /// Maximum of queued notices, one for each flow, content and reason; more are dropped and counted.

@@ -22,9 +22,9 @@ use hashlink::LinkedHashMap;
 use whimbrel_core::{Guid, KeyedMap, KeyedState, PortId, SeededRng, Time, TimerQueue, keyed_map};
 use whimbrel_link::{Pool, Room};
 
-use crate::chunk::{Chunk, Flow, Message};
+use crate::chunk::{Chunk, Message};
 use crate::next_hops::Spread;
-use crate::wire::{Data, NetworkHeader, Request};
+use crate::wire::{Data, Flow, NetworkHeader, Request};
 use copies::{Copies, CopyKey, CopyTerms};
 use on_disk::OnDisk;
 pub use paging::Restored;

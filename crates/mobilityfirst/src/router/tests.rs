@@ -18,10 +18,10 @@ use super::effects::Action;
 use super::hostile::{name, plain_hop};
 use super::store::StoreLimits;
 use super::{NextHop, ProxyPolicy, Route, Router, RouterConfig, WaitReason};
-use crate::chunk::{Chunk, Flow};
+use crate::chunk::Chunk;
 use crate::links::ChunkToSend;
 use crate::wire::{
-    ChunkRanges, ContentKind, Control, Credit, Data, DropReason, NetworkHeader, Presence,
+    ChunkRanges, ContentKind, Control, Credit, Data, DropReason, Flow, NetworkHeader, Presence,
     PresenceCode, Reliability, Request, ServiceId, Transport, UpperProtocol,
 };
 
@@ -247,14 +247,10 @@ impl Net {
         destination: Guid,
         credit: u32,
     ) {
-        let flow = Flow {
-            source: *SOURCE,
-            destination,
-        };
+        let flow = Flow::requested(*SOURCE, destination);
         self.with_router(|it, _| it.links.note_passed(port(neighbour), flow));
         let credit = Control::Credit(Credit {
-            source: *SOURCE,
-            destination,
+            flow,
             octets: credit,
             spare: false,
             lease: Duration::from_secs(32),

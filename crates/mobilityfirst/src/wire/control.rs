@@ -4,11 +4,15 @@ use bytes::Bytes;
 use core::time::Duration;
 use whimbrel_core::Guid;
 
-use super::{MAX_LISTED_MEMBERS, Reader, WireError};
+use super::{Flow, MAX_LISTED_MEMBERS, Reader, WireError};
 
 /// Domain of the signature in [`Control::Attach`].
 pub const ATTACH_CONTEXT: &str = "whimbrel attach v1";
 const MAX_RECORD: usize = 4096;
+/// Flags of a message about a flow: what has no credit may be sent when there is nothing else to send; its chunks
+/// carry an offer.
+const SPARE: u8 = 1;
+const OFFERED: u8 = 2;
 
 /// One message; always one hop ([`ServiceId::NEIGHBOUR`](super::ServiceId::NEIGHBOUR)).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,10 +116,8 @@ codes!(PresenceCode, "presence", {
 /// The downstream rate, delay and backlog of a divided flow at a router [MF-5G §III].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// The flow's source.
-    pub source: Guid,
-    /// The flow's destination.
-    pub destination: Guid,
+    /// The flow.
+    pub flow: Flow,
     /// Bytes per second that leave; 0 if that is not told, because parts of the flow meet there.
     pub rate: u64,
     /// The time of a chunk from there to the destination, beside its transmission; encoded in
@@ -127,10 +129,9 @@ pub struct Pace {
 
 impl Pace {
     /// Returns a pace that says nothing but that no other one will be told.
-    pub const fn none(source: Guid, destination: Guid) -> Pace {
+    pub const fn none(flow: Flow) -> Pace {
         Pace {
-            source,
-            destination,
+            flow,
             rate: 0,
             delay: Duration::ZERO,
             waiting: 0,
@@ -142,10 +143,8 @@ impl Pace {
 /// flow of which nothing is told is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credit {
-    /// The flow's source.
-    pub source: Guid,
-    /// The flow's destination.
-    pub destination: Guid,
+    /// The flow.
+    pub flow: Flow,
     /// Bytes that may be sent in turn with other flows, besides what is left of earlier credit; the last
     /// chunk may exceed them. 0 takes back what is left.
     pub octets: u32,
@@ -225,12 +224,12 @@ impl Control {
             }
             Control::Credit(credit) => {
                 out.push(11);
-                out.push(credit.spare.into());
+                out.push(flags(&credit.flow, if credit.spare { SPARE } else { 0 }));
                 let lease = u32::try_from(credit.lease.as_millis()).unwrap_or(u32::MAX);
                 out.extend_from_slice(&lease.to_be_bytes());
                 out.extend_from_slice(&credit.octets.to_be_bytes());
-                out.extend_from_slice(credit.source.as_bytes());
-                out.extend_from_slice(credit.destination.as_bytes());
+                out.extend_from_slice(credit.flow.source.as_bytes());
+                out.extend_from_slice(credit.flow.destination.as_bytes());
             }
             Control::Ask { guid } => {
                 out.push(5);
@@ -242,8 +241,9 @@ impl Control {
             }
             Control::Pace(pace) => {
                 out.push(7);
-                out.extend_from_slice(pace.source.as_bytes());
-                out.extend_from_slice(pace.destination.as_bytes());
+                out.push(flags(&pace.flow, 0));
+                out.extend_from_slice(pace.flow.source.as_bytes());
+                out.extend_from_slice(pace.flow.destination.as_bytes());
                 out.extend_from_slice(&pace.rate.to_be_bytes());
                 let delay = u32::try_from(pace.delay.as_micros()).unwrap_or(u32::MAX);
                 out.extend_from_slice(&delay.to_be_bytes());
@@ -328,14 +328,19 @@ impl Control {
                 record: record(reader)?,
             }),
             7 => {
+                let is_offered = read_flags(&mut reader, OFFERED)? & OFFERED != 0;
                 let (source, destination) = (reader.guid()?, reader.guid()?);
                 let rate = reader.u64()?;
                 let delay = Duration::from_micros(reader.u32()?.into());
                 let waiting = reader.u64()?;
                 reader.finish()?;
-                Ok(Control::Pace(Pace {
+                let flow = Flow {
                     source,
                     destination,
+                    is_offered,
+                };
+                Ok(Control::Pace(Pace {
+                    flow,
                     rate,
                     delay,
                     waiting,
@@ -369,21 +374,34 @@ impl Control {
     }
 }
 
+/// Returns the first byte of a message about a flow.
+fn flags(flow: &Flow, others: u8) -> u8 {
+    others | if flow.is_offered { OFFERED } else { 0 }
+}
+
+fn read_flags(reader: &mut Reader<'_>, known: u8) -> Result<u8, WireError> {
+    let flags = reader.u8()?;
+    match flags & !known {
+        0 => Ok(flags),
+        _ => Err(WireError::Invalid("flags of a flow")),
+    }
+}
+
 fn read_credit(mut reader: Reader<'_>) -> Result<Credit, WireError> {
-    let spare = match reader.u8()? {
-        0 => false,
-        1 => true,
-        _ => return Err(WireError::Invalid("spare")),
-    };
+    let flags = read_flags(&mut reader, SPARE | OFFERED)?;
     let lease = Duration::from_millis(reader.u32()?.into());
     let octets = reader.u32()?;
     let (source, destination) = (reader.guid()?, reader.guid()?);
     reader.finish()?;
-    Ok(Credit {
+    let flow = Flow {
         source,
         destination,
+        is_offered: flags & OFFERED != 0,
+    };
+    Ok(Credit {
+        flow,
         octets,
-        spare,
+        spare: flags & SPARE != 0,
         lease,
     })
 }
@@ -402,6 +420,14 @@ mod tests {
     use super::super::network::tests::any_guid;
     use super::*;
     use proptest::prelude::*;
+
+    fn any_flow() -> impl Strategy<Value = Flow> {
+        (any_guid(), any_guid(), any::<bool>()).prop_map(|(source, destination, is_offered)| Flow {
+            source,
+            destination,
+            is_offered,
+        })
+    }
 
     fn any_control() -> impl Strategy<Value = Control> {
         let record = || prop::collection::vec(any::<u8>(), 0..200).prop_map(Bytes::from);
@@ -425,22 +451,16 @@ mod tests {
                     version,
                     code
                 }),
-            (
-                any_guid(),
-                any_guid(),
-                any::<u32>(),
-                any::<bool>(),
-                any::<u32>()
-            )
-                .prop_map(|(source, destination, octets, spare, lease)| {
+            (any_flow(), any::<u32>(), any::<bool>(), any::<u32>()).prop_map(
+                |(flow, octets, spare, lease)| {
                     Control::Credit(Credit {
-                        source,
-                        destination,
+                        flow,
                         octets,
                         spare,
                         lease: Duration::from_millis(lease.into()),
                     })
-                }),
+                }
+            ),
             any_guid().prop_map(|guid| Control::Ask { guid }),
             any_guid().prop_map(|group| Control::AskMembers { group }),
             (any_guid(), prop::collection::vec(any_guid(), 0..9))
@@ -457,22 +477,16 @@ mod tests {
                     nonce,
                     code
                 })),
-            (
-                any_guid(),
-                any_guid(),
-                any::<u64>(),
-                any::<u32>(),
-                any::<u64>()
-            )
-                .prop_map(|(source, destination, rate, delay, waiting)| {
+            (any_flow(), any::<u64>(), any::<u32>(), any::<u64>()).prop_map(
+                |(flow, rate, delay, waiting)| {
                     Control::Pace(Pace {
-                        source,
-                        destination,
+                        flow,
                         rate,
                         delay: Duration::from_micros(delay.into()),
                         waiting,
                     })
-                }),
+                }
+            ),
         ]
     }
 

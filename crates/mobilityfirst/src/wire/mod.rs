@@ -48,7 +48,7 @@ pub use members::{MAX_LISTED_MEMBERS, MAX_LISTED_NETWORKS, MemberList, MembersAt
 pub(crate) use message::TOGETHER_FIELDS_LEN;
 pub use message::{MAX_MESSAGE, MAX_TOGETHER, Message};
 pub use network::{
-    Extensions, HOP_LIMIT, MAX_CARRIED_ADDRESSES, MAX_GROUPS_ABOVE, NETWORK_HEADER_LEN,
+    Extensions, Flow, HOP_LIMIT, MAX_CARRIED_ADDRESSES, MAX_GROUPS_ABOVE, NETWORK_HEADER_LEN,
     NetworkHeader, ServiceId, UpperProtocol, VERSION,
 };
 pub use offer::{OfferTerms, OfferUse, SignedOffer};

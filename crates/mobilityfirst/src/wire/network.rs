@@ -136,6 +136,49 @@ pub struct Extensions {
     unknown: Vec<(u16, Vec<u8>)>,
 }
 
+/// A flow: "identified by a (source GUID, destination GUID) pair" ([MFTP §3.1], footnote 2). What the destination
+/// has not requested is a flow of its own: it may be held back without what was requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Flow {
+    /// The sender.
+    pub source: Guid,
+    /// The receiver.
+    pub destination: Guid,
+    /// True if its chunks carry the offer of their sender.
+    pub is_offered: bool,
+}
+
+impl Flow {
+    /// The first one in their order.
+    pub(crate) const FIRST: Flow = Flow::requested(Guid([0; 32]), Guid([0; 32]));
+
+    /// The flow of what the destination requests from the source.
+    pub const fn requested(source: Guid, destination: Guid) -> Flow {
+        Flow {
+            source,
+            destination,
+            is_offered: false,
+        }
+    }
+
+    /// The flow of what the source offers to the destination.
+    pub const fn offered(source: Guid, destination: Guid) -> Flow {
+        Flow {
+            source,
+            destination,
+            is_offered: true,
+        }
+    }
+
+    /// Both flows from a source to a destination.
+    pub(crate) const fn both(source: Guid, destination: Guid) -> [Flow; 2] {
+        [
+            Flow::requested(source, destination),
+            Flow::offered(source, destination),
+        ]
+    }
+}
+
 /// The header that routes a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkHeader {

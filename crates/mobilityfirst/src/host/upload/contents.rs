@@ -181,8 +181,8 @@ impl Contents {
                 && let Some(client) = self.turns.next_client(app)
             {
                 visits -= 1;
-                let held = ahead.is_held(client.0, client.1);
-                if !held && !ahead.has_room(client.0, client.1) {
+                let held = ahead.is_held(client);
+                if !held && !ahead.has_room(client) {
                     let key = self.first_to_begin(app, client, ahead);
                     asked |=
                         key.is_some_and(|key| self.read_next(now, app, key, &mut next, effects));
@@ -193,7 +193,7 @@ impl Contents {
                     let is_ready = |key: &Key| {
                         let mut reads = self.reads.values();
                         reads.any(|read| read.key == *key)
-                            || !ahead.should_get_ready(client.0, client.1, &key.content)
+                            || !ahead.should_get_ready(client, &key.content)
                     };
                     if held && is_ready(&key) {
                         self.held.insert(app, key);
@@ -212,12 +212,12 @@ impl Contents {
     /// Takes the first upload of a client that begins although the link is full, or continues after all that was
     /// on its way has left: a letter does not wait for what a thin link has of a film.
     fn first_to_begin(&mut self, app: App, client: Client, ahead: &ReadAhead<'_>) -> Option<Key> {
-        if !ahead.is_full_for_long(client.0, client.1) {
+        if !ahead.is_full_for_long(client) {
             return None;
         }
         let reads = &self.reads;
         let begins = |key: &Key| {
-            ahead.should_get_ready(client.0, client.1, &key.content)
+            ahead.should_get_ready(client, &key.content)
                 && reads.values().all(|read| read.key != *key)
         };
         self.turns.take(app, client, MAX_BEGIN_LOOKED_AT, begins)

@@ -26,7 +26,7 @@ use one::count_of;
 use push::PushIds;
 pub(super) use push::Pushed;
 use table::UploadTable;
-use turns::Client;
+pub(in crate::host) use turns::Client;
 
 use super::effects::{Effects, Located};
 use super::{App, Timer, Way};
@@ -78,7 +78,11 @@ pub(super) struct Key {
 
 impl Key {
     fn receiver(&self) -> Client {
-        (self.way, self.client)
+        Client {
+            way: self.way,
+            name: self.client,
+            is_sent: self.is_sent,
+        }
     }
 
     /// Returns the same upload by the way to which an inbound peer has moved.

@@ -7,7 +7,6 @@ use whimbrel_core::{Guid, Time};
 
 use super::one::Upload;
 use super::push::SentContent;
-use super::turns::Client;
 use super::{Asked, Key};
 use crate::host::effects::Effects;
 use crate::host::{App, Way};
@@ -109,7 +108,7 @@ impl UploadTable {
         let before = self.by_key.extract_if(key..=key, resized).next();
         let push = before.and_then(|(_, upload)| upload.push);
         let is_new = !self.by_key.contains_key(&key);
-        if is_new && push.is_none() && !self.make_room(now, key.receiver()) {
+        if is_new && push.is_none() && !self.make_room(now, &key) {
             return None;
         }
         let upload = self.by_key.entry(key);
@@ -126,11 +125,12 @@ impl UploadTable {
 
     /// Returns true if there is room for one more upload to this client: it has at most as many as are
     /// left for others.
-    fn make_room(&mut self, now: Time, client: Client) -> bool {
+    fn make_room(&mut self, now: Time, new: &Key) -> bool {
         if self.len() < self.most / 2 {
             return true;
         }
-        let of_client = self.iter().filter(|(key, _)| key.receiver() == client);
+        let is_of_client = |key: &Key| (key.way, key.client) == (new.way, new.client);
+        let of_client = self.iter().filter(|(key, _)| is_of_client(key));
         let busy = of_client.filter(|(_, upload)| upload.is_busy()).count();
         if busy > 0 && busy >= self.most.saturating_sub(self.len()) {
             return false;

@@ -8,8 +8,13 @@ use whimbrel_core::Guid;
 
 use super::{App, Key, Way};
 
-/// A receiver, as the host reaches it.
-pub(super) type Client = (Way, Guid);
+/// A receiver, as the host reaches it, of what it has requested or of what it has not: each may be held back alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::host) struct Client {
+    pub(in crate::host) way: Way,
+    pub(in crate::host) name: Guid,
+    pub(in crate::host) is_sent: bool,
+}
 
 /// The uploads of one program's contents.
 ///

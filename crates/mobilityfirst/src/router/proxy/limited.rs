@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use whimbrel_core::PortId;
 
-use crate::chunk::Flow;
 use crate::links::Grant;
+use crate::wire::Flow;
 
 /// Maximum of flows to absent destinations that neighbours are known to have been told of; beyond it they
 /// are told with each chunk.

@@ -20,11 +20,11 @@ use super::pauses::Pauses;
 use super::shelf::Shelf;
 use super::store::copies::{CopyKey, CopyTerms};
 use super::store::{ENTRY_BYTES, ProxyStore, StoreId, Stored};
-use crate::chunk::{Chunk, Flow, TakenBack};
+use crate::chunk::{Chunk, TakenBack};
 use crate::handed::HandedOver;
 use crate::links::{Carried, ChunkToSend, Grant, Links, RENEWAL};
 use crate::next_hops::{Branch, Divisions, NextHops, Spread};
-use crate::wire::{Data, DropReason, NetworkHeader, Notice, Request, ServiceId};
+use crate::wire::{Data, DropReason, Flow, NetworkHeader, Notice, Request, ServiceId};
 use limited::Limited;
 use lingering::Lingering;
 use openings::Openings;
@@ -310,7 +310,9 @@ impl Proxy {
 
     /// No receiver of a flow wants a content any more: its stored chunks are removed.
     pub(super) fn purge(&mut self, stop: &TakenBack, effects: &mut Effects) {
-        for id in self.store.ids_of(&stop.flow) {
+        let flows = stop.flows();
+        let stored = flows.iter().flat_map(|flow| self.store.ids_of(flow));
+        for id in stored.collect::<Vec<StoreId>>() {
             let stored = self.store.get(id);
             if stored.is_some_and(|it| stop.is_about(it.header, it.content)) {
                 self.recall(id, effects);
@@ -318,7 +320,7 @@ impl Proxy {
                 effects.counters.chunks_unwanted += 1;
             }
         }
-        effects.push(Action::StopIfNoneWaits(stop.flow.destination));
+        effects.push(Action::StopIfNoneWaits(stop.destination));
     }
 
     /// Forwards the chunks stored for a destination, each once: a chunk that cannot be forwarded
@@ -580,11 +582,9 @@ impl Proxy {
         if header.source != notice.source {
             return effects.drop("forged-push");
         }
-        let flow = Flow {
-            source: notice.source,
-            destination: notice.destination,
-        };
-        for id in self.store.ids_of(&flow) {
+        let flows = Flow::both(notice.source, notice.destination);
+        let stored = flows.iter().flat_map(|flow| self.store.ids_of(flow));
+        for id in stored.collect::<Vec<StoreId>>() {
             let wanted = self.store.get(id).is_some_and(|it| {
                 it.content == Some(notice.content) && notice.chunks.contains(it.index)
             });
@@ -596,9 +596,9 @@ impl Proxy {
                 effects.push(Action::Forward(outgoing));
             }
         }
-        self.go_on(&flow, effects);
+        flows.iter().for_each(|flow| self.go_on(flow, effects));
         // Only after they have been forwarded: they may return.
-        effects.push(Action::StopIfNoneWaits(flow.destination));
+        effects.push(Action::StopIfNoneWaits(notice.destination));
     }
 
     /// Forgets a destination without stored chunks.

@@ -145,10 +145,7 @@ fn the_same_chunk_is_stored_once() {
     assert!(
         store
             .find(
-                Flow {
-                    source: Guid([1; 32]),
-                    destination: Guid([2; 32])
-                },
+                Flow::requested(Guid([1; 32]), Guid([2; 32])),
                 Guid([9; 32]),
                 5
             )
