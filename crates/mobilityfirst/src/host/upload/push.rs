@@ -17,7 +17,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// While no receiver has confirmed a content that has been taken, its last chunk is sent again after this
 /// long, and then after twice as long each time: the confirmation, or its receiver's memory, may be lost.
 const PROBE: Duration = Duration::from_secs(20);
-const MAX_PROBE: Duration = Duration::from_secs(600);
+const MAX_PROBE: Duration = Duration::from_secs(300);
 
 /// A content to send: `request` and `header` are those by which its receiver would request it.
 pub(in crate::host) struct Pushed<'a> {
