@@ -574,6 +574,20 @@ impl Outbox {
         Some(outgoing)
     }
 
+    /// Takes the undivided chunks of a flow that wait, from old to new.
+    pub(crate) fn take_undivided(&mut self, flow: &Flow) -> Vec<ChunkToSend> {
+        let Some(of_flow) = self.flows.get_mut(flow) else {
+            return Vec::new();
+        };
+        let taken = of_flow.queued.take_if(|it| it.order.is_none());
+        let bytes = bytes_of(&taken);
+        of_flow.bytes -= bytes;
+        self.bytes -= bytes;
+        self.queued -= taken.len();
+        self.classify(flow);
+        taken
+    }
+
     /// Takes the newest waiting chunks of a flow, as far as they are bound to another router than `at`. Returns
     /// them from old to new.
     pub(crate) fn take_bound_elsewhere(&mut self, flow: &Flow, at: &Guid) -> Vec<ChunkToSend> {

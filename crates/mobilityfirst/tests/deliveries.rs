@@ -180,6 +180,32 @@ fn a_request_is_answered_while_no_program_decides_about_offers_of_the_same_sourc
     assert!(world.run_until(60 * SECOND, |world| world.has(receiver, 9)));
 }
 
+/// More than the receiver's host keeps undecided.
+#[test]
+fn the_sender_may_leave_though_no_program_of_a_host_that_is_there_has_decided() {
+    let mut world = World::with_buffers(1_024);
+    let (sender, receiver) = two(&mut world);
+    let film = Content::new(8_000_000, 32);
+    let to = world.hosts[1].guid();
+    world.push(sender, 1, &film, to);
+    let taken = |world: &World| state(world, sender) == Some(SendState::Taken);
+    assert!(
+        world.run_until(120 * SECOND, taken),
+        "{:?}",
+        world.router.status(world.now)
+    );
+    world.leave(sender);
+    world.connected[0] = false;
+    world.run(30 * SECOND);
+    world.take_offers(receiver);
+    assert!(world.run_until(SECOND, |world| {
+        !world.programs[receiver].offers.is_empty()
+    }));
+    let offer = world.programs[receiver].offers[0].clone();
+    world.accept(receiver, 9, &offer, &film);
+    assert!(world.run_until(60 * SECOND, |world| world.has(receiver, 9)));
+}
+
 #[test]
 fn a_refusal_ends_the_upload_and_empties_the_storage_of_the_router() {
     let mut world = World::new();

@@ -126,7 +126,8 @@ impl Host {
             room,
         };
         if self.inbox.receive(now, chunk, &mut self.effects) {
-            self.hold_if_filled(now, header.source);
+            // It came in spite of a hold: the router has lost its links, or its memory, since.
+            self.hold_if_filled(now, header.source, LOOK_AGAIN);
         }
         None
     }
@@ -134,14 +135,15 @@ impl Host {
     /// Has routers keep what a sender sends, while no program decides about its offers. While an accepted
     /// content of a sender arrives, the sender is held back only if its program falls behind: a chunk without room
     /// would go back to a sender that may have ended.
-    pub(super) fn hold_if_filled(&mut self, now: Time, sender: Guid) {
+    /// They are told again after `pause`.
+    pub(super) fn hold_if_filled(&mut self, now: Time, sender: Guid, pause: Duration) {
         let quarters = if self.inbox.is_held(&sender) { 2 } else { 3 };
         let is_slow = self.downloads.is_filled_by(&sender, quarters);
         let is_receiving = self.downloads.receives_from(&sender);
         if !is_slow && (is_receiving || !self.inbox.is_filled_by(&sender)) {
             return self.inbox.release(&sender, &mut self.effects);
         }
-        self.inbox.hold(now, sender, &mut self.effects);
+        self.inbox.hold(now, sender, pause, &mut self.effects);
         let again = if is_slow { LOOK_AGAIN } else { HOLD_AGAIN };
         self.effects.set_earlier(Timer::Offers, now + again);
     }

@@ -340,9 +340,9 @@ impl OfferedContents {
         used * 4 >= most
     }
 
-    /// Has routers hold the flow of a sender back. They are told again after [`HOLD_AGAIN`].
-    pub(super) fn hold(&mut self, now: Time, sender: Guid, effects: &mut Effects) {
-        let is_due = |told: &Time| now.since(*told) >= HOLD_AGAIN;
+    /// Has routers hold back what a sender offers. They are told again after `pause`.
+    pub(super) fn hold(&mut self, now: Time, sender: Guid, pause: Duration, effects: &mut Effects) {
+        let is_due = |told: &Time| now.since(*told) >= pause;
         if !self.held.get(&sender).is_none_or(is_due) {
             return;
         }

@@ -545,7 +545,7 @@ impl Machine for Host {
                 Timer::Interfaces => self.review_interfaces(now),
                 Timer::Offers => {
                     for sender in self.inbox.held() {
-                        self.hold_if_filled(now, sender);
+                        self.hold_if_filled(now, sender, inbox::HOLD_AGAIN);
                     }
                 }
             }

@@ -5,6 +5,7 @@ use whimbrel_core::{PortId, Time};
 use whimbrel_link::Room;
 
 use super::attach::RecordAnswer;
+use super::inbox::HOLD_AGAIN;
 use super::upload::Presence;
 use super::{Host, Way};
 use crate::chunk::Chunk;
@@ -177,7 +178,7 @@ impl Host {
                 };
                 self.receive_data(now, header, data, room);
                 if header.extensions.offer.is_some() {
-                    self.hold_if_filled(now, header.source);
+                    self.hold_if_filled(now, header.source, HOLD_AGAIN);
                 }
             }
             // Handled above.

@@ -274,7 +274,7 @@ fn without_a_cache_nothing_is_copied() {
     assert_eq!((scene.asked().len(), scene.cached()), (2, 0));
 }
 
-fn offer() -> SignedOffer {
+pub(super) fn offer() -> SignedOffer {
     SignedOffer {
         proposed: OfferUse::File,
         issued_ms: 1,

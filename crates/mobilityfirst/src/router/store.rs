@@ -169,7 +169,8 @@ pub struct ProxyStore {
     flows: LinkedHashMap<Flow, StoredFlow, KeyedState>,
     // The same by their bytes.
     by_bytes: BTreeSet<(u64, Flow)>,
-    by_destination: KeyedMap<Guid, IdList>,
+    // What a destination has requested, and what it is offered: either may be held back alone.
+    by_destination: KeyedMap<(Guid, bool), IdList>,
     // By destination and content.
     by_content: KeyedMap<(Guid, Guid), BTreeSet<Wanted>>,
     by_owner: BTreeMap<Owner, Owned>,
@@ -340,7 +341,7 @@ impl ProxyStore {
         self.by_bytes.insert((stored.bytes, flow));
         self.flows.to_back(&flow);
         self.by_destination
-            .entry(flow.destination)
+            .entry((flow.destination, flow.is_offered))
             .or_insert_with(list)
             .insert(id, ());
         if let Some(part) = entry.part {
@@ -542,10 +543,11 @@ impl ProxyStore {
                 self.by_bytes.insert((stored.bytes, flow));
             }
         }
-        if let Some(ids) = self.by_destination.get_mut(&flow.destination) {
+        let place = (flow.destination, flow.is_offered);
+        if let Some(ids) = self.by_destination.get_mut(&place) {
             ids.remove(&id);
             if ids.is_empty() {
-                self.by_destination.remove(&flow.destination);
+                self.by_destination.remove(&place);
             }
         }
         Some(entry)
@@ -564,26 +566,33 @@ impl ProxyStore {
         stored.into_iter().chain(kept).min()
     }
 
-    /// Returns the oldest chunk for a destination.
-    pub fn oldest_for(&self, destination: &Guid) -> Option<StoreId> {
-        self.by_destination
-            .get(destination)?
-            .front()
-            .map(|(id, ())| *id)
+    fn lists_for(&self, destination: &Guid) -> impl Iterator<Item = &IdList> {
+        let kinds = [false, true].map(|is_offered| (*destination, is_offered));
+        let lists = kinds.map(|kind| self.by_destination.get(&kind));
+        lists.into_iter().flatten()
     }
 
-    /// Returns the oldest chunks for a destination, `count` at most.
+    /// Returns the oldest chunks for a destination, `count` at most of those that it has requested, and as many of
+    /// those that it is offered; the oldest of all first.
     pub fn first_for(&self, destination: &Guid, count: usize) -> Vec<StoreId> {
-        let ids = self.by_destination.get(destination).into_iter();
-        let ids = ids.flat_map(IdList::keys).take(count);
-        ids.copied().collect()
+        let lists = self.lists_for(destination);
+        let mut ids: Vec<StoreId> = lists
+            .flat_map(|it| it.keys().take(count))
+            .copied()
+            .collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Returns the oldest chunk for a destination.
+    pub fn oldest_for(&self, destination: &Guid) -> Option<StoreId> {
+        let fronts = self.lists_for(destination).filter_map(IdList::front);
+        fronts.map(|(id, ())| *id).min()
     }
 
     /// Returns the chunks stored for a destination, oldest first.
     pub fn ids_for(&self, destination: &Guid) -> Vec<StoreId> {
-        self.by_destination
-            .get(destination)
-            .map_or(Vec::new(), |ids| ids.keys().copied().collect())
+        self.first_for(destination, usize::MAX)
     }
 
     /// Returns the chunks of a content stored for a destination, in the order of their sizes and indices,
@@ -606,8 +615,7 @@ impl ProxyStore {
 
     /// Returns the bytes stored for a destination. O(its chunks).
     pub fn bytes_for(&self, destination: &Guid) -> u64 {
-        let ids = self.by_destination.get(destination).into_iter();
-        let entries = ids.flat_map(IdList::keys);
+        let entries = self.lists_for(destination).flat_map(IdList::keys);
         let entries = entries.filter_map(|id| self.entries.get(id));
         entries.map(Entry::charge).sum()
     }
@@ -641,7 +649,7 @@ impl ProxyStore {
 
     /// Returns true if no chunk is stored for `destination`.
     pub fn has_none_for(&self, destination: &Guid) -> bool {
-        !self.by_destination.contains_key(destination)
+        self.lists_for(destination).next().is_none()
     }
 
     /// Returns the bytes stored for one flow.

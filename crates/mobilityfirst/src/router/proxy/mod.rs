@@ -498,6 +498,7 @@ impl Proxy {
             let (used, capacity) = links.buffer();
             used * 2 >= capacity
         };
+        self.store_offered(now, links, effects);
         if is_half_used(links) {
             self.relieve_stuck(now, links, effects);
         }
@@ -515,6 +516,20 @@ impl Proxy {
                 } else if let Err(outgoing) = links.enqueue(port, outgoing) {
                     self.note_drop(&outgoing.chunk, DropReason::Unreachable, effects);
                 }
+            }
+        }
+    }
+
+    /// Moves what hosts are offered and hold back to the storage, as far as that has room: their senders need not
+    /// stay until a program decides.
+    fn store_offered(&mut self, now: Time, links: &mut Links, effects: &mut Effects) {
+        let before = now - self.policy.held_back_patience;
+        for (port, outgoing) in links.take_stuck_offers(before) {
+            if self.takes(&outgoing.chunk) {
+                effects.counters.held_back += 1;
+                self.store_chunk(now, outgoing, effects);
+            } else if let Err(outgoing) = links.enqueue(port, outgoing) {
+                self.note_drop(&outgoing.chunk, DropReason::Unreachable, effects);
             }
         }
     }

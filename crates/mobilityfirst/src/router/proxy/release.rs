@@ -24,7 +24,8 @@ impl Proxy {
         released
     }
 
-    /// Sends the oldest stored chunk of an open destination, if its hop has room.
+    /// Sends the oldest stored chunk of an open destination, if its hop has room: of those that it has requested and
+    /// of those that it is offered, as either may be held back.
     fn release_oldest(
         &mut self,
         now: Time,
@@ -45,21 +46,24 @@ impl Proxy {
         }
         let mut hops = hops.clone();
         hops.refresh(|port| links.branch(port));
-        let Some(id) = self.store.oldest_for(&destination) else {
+        let oldest = self.store.first_for(&destination, 1);
+        if oldest.is_empty() {
             self.stop_waiting(destination, effects);
-            return false;
-        };
-        if self.store.get(id).is_some_and(|it| !it.is_in_memory) {
-            self.read_ahead(now, &destination);
-            return false;
         }
-        let stored = self.store.get(id);
-        let branches = stored.map(|it| branches_with_room(&it, &hops, links, divisions));
-        let branches = branches.unwrap_or_default();
-        if !branches.is_empty() {
-            self.release_one(now, id, &branches, &hops, links, effects);
+        for id in oldest {
+            let Some(stored) = self.store.get(id) else {
+                continue;
+            };
+            let branches = branches_with_room(&stored, &hops, links, divisions);
+            if !branches.is_empty() && stored.is_in_memory {
+                self.release_one(now, id, &branches, &hops, links, effects);
+                return true;
+            }
+            if !branches.is_empty() {
+                self.read_ahead(now, &destination);
+            }
         }
-        !branches.is_empty()
+        false
     }
 
     fn release_one(

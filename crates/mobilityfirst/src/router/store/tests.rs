@@ -47,6 +47,29 @@ fn held(stored: Stored) -> StoreId {
 }
 
 #[test]
+fn what_a_destination_has_requested_is_found_beside_what_it_is_offered() {
+    let mut store = store(1 << 20, 1 << 20);
+    let mut ids = Vec::new();
+    for index in 0..4 {
+        let mut chunk = part(1, 2, index, 1000);
+        if index != 2 {
+            chunk.header.extensions.offer = Some(Box::new(crate::router::cached::offer()));
+        }
+        ids.push(held(store.store(Time::ZERO, None, chunk, &Room::default())));
+    }
+    let destination = Guid([2; 32]);
+    assert_eq!(store.first_for(&destination, 1), [ids[0], ids[2]]);
+    assert_eq!(store.first_for(&destination, 2), [ids[0], ids[1], ids[2]]);
+    assert_eq!(store.ids_for(&destination), ids);
+    store.discard(ids[0]);
+    assert_eq!(store.oldest_for(&destination), Some(ids[1]));
+    [1, 3].map(|at| store.discard(ids[at]));
+    assert_eq!(store.first_for(&destination, 1), [ids[2]]);
+    store.discard(ids[2]);
+    assert!(store.has_none_for(&destination));
+}
+
+#[test]
 fn a_flow_holds_no_more_than_s_and_other_flows_are_left_alone() {
     let mut store = store(20_000, 8_000);
     let other = held(store.store(Time::ZERO, None, part(1, 2, 0, 1000), &Room::default()));
