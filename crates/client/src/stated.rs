@@ -13,7 +13,7 @@ use whimbrel_mobilityfirst::local::{Delivery, ServiceKey, Storage, TransferOptio
 use crate::error::ProgramError;
 use crate::place::check_own;
 
-/// The options of a transfer. `None` and empty texts leave an option open.
+/// The options of a transfer. `None` and empty texts are unspecified.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StatedOptions<'a> {
     /// The chunk size in bytes: a power of two from 16 KiB to 4 MiB.
