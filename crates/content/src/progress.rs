@@ -56,7 +56,7 @@ pub enum Refusal {
         /// The lengths that are still possible.
         proven: RangeInclusive<u64>,
     },
-    /// All of its bytes are verified already. Nothing was hashed.
+    /// All of its bytes have been verified before. Nothing was hashed.
     #[error("the chunk is a duplicate")]
     Duplicate,
     /// The chunk does not belong to this content.
@@ -185,7 +185,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// Takes a verified chunk into account after its bytes were stored.
+    /// Records a verified chunk after its bytes were stored.
     ///
     /// Returns false if it added nothing: its bytes were known, or it belongs to another content.
     pub fn commit(&mut self, chunk: Verified) -> bool {
@@ -283,9 +283,8 @@ impl Assembly {
         self.missing_ranges(chunk_size).flatten()
     }
 
-    /// Returns the same as ranges of numbers, which may touch but do not overlap; one for each gap
-    /// at most. A length that is only claimed may stand for any number of chunks: who walks over
-    /// ranges does not walk over these.
+    /// Returns the same as ranges of chunk numbers, which may be adjacent but do not overlap, at most one for each
+    /// gap. An unproven length may imply any number of chunks, so iterate over ranges instead of chunks.
     pub fn missing_ranges(&self, chunk_size: ChunkSize) -> impl Iterator<Item = Range<u64>> {
         let mut next = 0;
         let ranges = self.missing().map(move |gap| {
