@@ -79,7 +79,7 @@ pub fn read_admission(text: &str) -> Result<GroupAdmission, ProgramError> {
     let admission: Option<GroupAdmission> = text.trim().parse().ok();
     let admission = admission.filter(GroupAdmission::is_signed);
     admission.ok_or_else(|| {
-        let why = "the text is no admission that a group has signed (whimbrel group admit)";
+        let why = "the text is not an admission signed by a group (whimbrel group admit)";
         ProgramError::Argument(why.to_owned())
     })
 }
