@@ -29,8 +29,7 @@ pub const MAX_PACK_LEN: u64 = 4 << 20;
 pub const MAX_TARGET_LEN: usize = 4095;
 /// A pack below this length is not full, in bytes.
 const MIN_PACK_LEN: u64 = 1 << 20;
-/// The permission bits that are kept: read, write, execute. A listing cannot make a file that runs
-/// as another user.
+/// The permission bits that are kept: read, write, execute. A listing cannot make a file that runs as another user.
 pub const MODE_BITS: u16 = 0o777;
 
 const HEADER_LEN: usize = MAGIC.len() + 1 + 4 + 4;

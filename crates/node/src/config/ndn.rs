@@ -19,8 +19,7 @@ pub const NDN_WEBSOCKET_PORT: u16 = 9696;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NdnSection {
-    /// Whether this router forwards NDN. Default: yes, unless links make it a MobilityFirst router
-    /// only.
+    /// Whether this router forwards NDN. Default: yes, unless links make it a MobilityFirst router only.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &true)]
     pub enabled: Option<bool>,
@@ -96,9 +95,8 @@ pub struct NdnSection {
     pub anchors: Vec<PathBuf>,
     /// Whether neighbours may register prefixes under /localhop/nfd/rib, signed by an anchor's key.
     pub localhop: bool,
-    /// Address to listen on for Prometheus (http://ADDRESS/metrics), or a port alone for all
-    /// addresses, with the metrics of this plane only; `metrics` of `[router]` has all of them.
-    /// Default: none.
+    /// Address to listen on for Prometheus (http://ADDRESS/metrics), or a port alone for all addresses, with the
+    /// metrics of this plane only; `metrics` of `[router]` has all of them. Default: none.
     #[serde(
         skip_serializing_if = "Option::is_none",
         deserialize_with = "listening::maybe"

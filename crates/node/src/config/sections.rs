@@ -21,8 +21,7 @@ use super::{
     NdnStrategySection, Pacing, Remote, Via,
 };
 
-/// The whole configuration. Each kind of node has its own sections; a section of another kind is a
-/// fault.
+/// The whole configuration. Each kind of node has its own sections; a section of another kind is a fault.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -83,16 +82,14 @@ pub struct RouterSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"whimbrel")]
     pub socket_group: Option<String>,
-    /// Name servers, the preferred one first. Without any, only hosts attached here and their
-    /// contents can be found.
+    /// Name servers, the preferred one first. Without any, only hosts attached here and their contents can be found.
     #[schemars(example = example_name_servers())]
     pub name_servers: Vec<Remote>,
     /// Next hop of chunks whose address has no route: a neighbour's name or a link's label.
     #[schemars(example = &"north")]
     pub default_route: Option<Via>,
-    /// Names of trusted routers, which may forward chunks from any source. A router that is neither
-    /// listed, nor in a route, nor the `name` of a link must present a signed record of each host
-    /// for which it forwards.
+    /// Names of trusted routers, which may forward chunks from any source. A router that is neither listed, nor in a
+    /// route, nor the `name` of a link must present a signed record of each host for which it forwards.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>", example = example_names())]
     pub neighbours: Vec<Guid>,
@@ -304,9 +301,8 @@ pub struct GnrsSection {
     #[serde(deserialize_with = "listening::one")]
     #[schemars(with = "String")]
     pub listen: SocketAddr,
-    /// The store of records: a file, "memory", or nodes of a Redis or Valkey Cluster
-    /// ("redis://HOST:PORT,HOST:PORT", or "rediss://" for TLS). Default: names.redb in the state
-    /// folder.
+    /// The store of records: a file, "memory", or nodes of a Redis or Valkey Cluster ("redis://HOST:PORT,HOST:PORT",
+    /// or "rediss://" for TLS). Default: names.redb in the state folder.
     #[schemars(example = &"/var/lib/whimbrel/names.redb")]
     pub store: Option<PathBuf>,
     /// A file with the cluster's password. Default: none, or the one in `store`.
@@ -409,16 +405,14 @@ pub struct LinkSection {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", example = &"0.0.0.0:4711")]
     pub bind: Option<Bind>,
-    /// The neighbour: host:port for UDP, "ip://192.0.2.7" for bare IP,
-    /// "ether://[02:00:5e:10:00:07%eth0]" for a station on an interface. Bare IP and Ethernet need
-    /// root or CAP_NET_RAW.
+    /// The neighbour: host:port for UDP, "ip://192.0.2.7" for bare IP, "ether://[02:00:5e:10:00:07%eth0]" for a
+    /// station on an interface. Bare IP and Ethernet need root or CAP_NET_RAW.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"192.0.2.7:4711")]
     pub remote: Option<Remote>,
-    /// The neighbour's name: 64 hexadecimal digits, as `whimbrel id show` prints them there. A
-    /// neighbour that proves another name is rejected. On a router, a neighbour named here may
-    /// forward chunks from any source. Default: the first name proven at this address, kept in a
-    /// file next to the key.
+    /// The neighbour's name: 64 hexadecimal digits, as `whimbrel id show` prints them there. A neighbour that proves
+    /// another name is rejected. On a router, a neighbour named here may forward chunks from any source. Default: the
+    /// first name proven at this address, kept in a file next to the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", example = example_names()[0])]
     pub name: Option<Guid>,
@@ -452,9 +446,8 @@ pub struct LinkSection {
     /// For a host's link: used only while no unmetered link responds, whatever its cost.
     #[serde(default)]
     pub metered: bool,
-    /// For a host's link: bytes in both directions, with headers, per `quota_period`. Beyond them
-    /// the link is shut until the next period. `host run` keeps the usage in a file next to its key.
-    /// Default: no bound.
+    /// For a host's link: bytes in both directions, with headers, per `quota_period`. Beyond them the link is shut
+    /// until the next period. `host run` keeps the usage in a file next to its key. Default: no bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", example = &"5 GB")]
     pub quota: Option<ByteSize>,
@@ -582,9 +575,8 @@ pub struct StorageSection {
     /// Disk space for chunks in the folder.
     #[schemars(with = "String")]
     pub disk: ByteSize,
-    /// Memory for cached content, from which this router answers requests of all clients. It is a
-    /// part of `total` and gives way to stored chunks. `"0 B"`: no cache, and no chunk is verified
-    /// here.
+    /// Memory for cached content, from which this router answers requests of all clients. It is a part of `total` and
+    /// gives way to stored chunks. `"0 B"`: no cache, and no chunk is verified here.
     #[schemars(with = "String")]
     pub cache: ByteSize,
     /// How long a chunk is stored.
@@ -594,11 +586,9 @@ pub struct StorageSection {
     /// binding takes effect at once.
     #[schemars(with = "String")]
     pub storage_timer: Span,
-    /// Whether to forward stored chunks as soon as possible; otherwise they wait for their source's
-    /// Push.
+    /// Whether to forward stored chunks as soon as possible; otherwise they wait for their source's Push.
     pub proactive: bool,
-    /// How long a responsive neighbour may accept no chunk before the chunks queued for it are
-    /// stored.
+    /// How long a responsive neighbour may accept no chunk before the chunks queued for it are stored.
     #[schemars(with = "String")]
     pub held_back_patience: Span,
 }
