@@ -107,6 +107,25 @@ fn a_code_is_said_to_who_asks_the_sender_directly() {
 }
 
 #[test]
+fn a_notice_about_a_ticket_is_printed_once_although_a_code_needs_it_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = folder.path().join("told");
+    let source = folder.path().join("film");
+    fs::write(&source, noise(1000, 62)).unwrap();
+    let mut send = whimbrel();
+    send.args(["send", "--json", "--no-cache", "--code"]);
+    send.args(["--listen", "127.0.0.1:0"]);
+    let sending = Running::start(send.arg(&source).stderr(fs::File::create(&told).unwrap()));
+    sending.await_json(|line| line["event"] == "code");
+    let told = fs::read_to_string(&told).unwrap();
+    assert_eq!(
+        told.matches("addresses of this machine only").count(),
+        1,
+        "{told}"
+    );
+}
+
+#[test]
 fn codes_of_several_senders_are_said_over_one_router() {
     let folder = tempfile::tempdir().unwrap();
     let (_router, at) = router(folder.path());

@@ -61,6 +61,23 @@ fn errors_of_values_name_valid_ones() {
 }
 
 #[test]
+fn refused_arguments_say_what_is_expected() {
+    let name = "6b".repeat(32);
+    for (arguments, said) in [
+        (&["get", "abc"][..], "'abc' has 3 digits; a name has 64"),
+        (&["get", "6b!"], "is not an alias"),
+        (&["perf", "client", "-t", "0", &name], "at least 100 ms"),
+        (
+            &["http-proxy", "client", "--listen", "localhost"],
+            "127.0.0.1:3128",
+        ),
+    ] {
+        let (code, _, err) = finished(whimbrel().args(arguments));
+        assert!(code == 2 && err.contains(said), "{arguments:?}: {err}");
+    }
+}
+
+#[test]
 fn a_command_ended_by_a_signal_names_it() {
     for (signal, code) in [("INT", 130), ("TERM", 143)] {
         let (socket, port) = silent();

@@ -1,10 +1,11 @@
 /* The interface of Whimbrel for programs in C. See docs/programs.md.
 
-   A program attaches to the host of its machine and asks for transfers. It never waits in a call but in
-   whimbrel_wait: its event loop may watch the descriptor of whimbrel_fd instead and call whimbrel_process.
+   A program attaches to the host on its machine and requests transfers. Only whimbrel_wait blocks. An event loop
+   can instead watch the file descriptor of whimbrel_fd and call whimbrel_process.
 
-   One handle is used by one thread at a time. No call is interrupted by a callback: there are none.
-   A call that fails returns a negative code; whimbrel_error has the text. NULL is an argument that fails. */
+   A handle must not be used by two threads at a time. There are no callbacks.
+   A call that fails returns a negative code, and whimbrel_error its text. A pointer must not be NULL unless its
+   description permits it. */
 
 #ifndef WHIMBREL_H
 #define WHIMBREL_H
@@ -24,15 +25,15 @@ typedef enum {
    */
   WHIMBREL_OK = 0,
   /*
-   All bytes of a content were read.
+   All bytes of the content have been read.
    */
   WHIMBREL_END = 1,
   /*
-   Nothing yet: call whimbrel_wait, then try again.
+   Not ready yet: call whimbrel_wait, then try again.
    */
   WHIMBREL_AGAIN = -1,
   /*
-   An argument is NULL, too long, or not valid.
+   An argument is NULL, too long or invalid.
    */
   WHIMBREL_ARGUMENT = -2,
   /*
@@ -40,15 +41,15 @@ typedef enum {
    */
   WHIMBREL_CLOSED = -3,
   /*
-   The handle belongs to the process that this one was forked from.
+   The handle belongs to the parent process, from which this one was forked.
    */
   WHIMBREL_FORKED = -4,
   /*
-   No host daemon answers, or it has gone for too long.
+   No host daemon responds, or it has been away for longer than `reconnect_ms`.
    */
   WHIMBREL_NO_HOST = -5,
   /*
-   The host, or a router, has given the transfer up.
+   The host or a router has ended the transfer.
    */
   WHIMBREL_FAILED = -6,
   /*
@@ -64,34 +65,34 @@ typedef enum {
    */
   WHIMBREL_FILE = -9,
   /*
-   Nothing has happened in the time that whimbrel_wait was given.
+   Nothing happened within the timeout of whimbrel_wait.
    */
   WHIMBREL_TIMED_OUT = -10,
   /*
-   A signal has interrupted whimbrel_wait.
+   A signal interrupted whimbrel_wait.
    */
   WHIMBREL_INTERRUPTED = -11,
   /*
-   The transfer or question is over, or was never begun.
+   There is no such transfer or question, or it is over.
    */
   WHIMBREL_OVER = -12,
   /*
-   The buffer is too small; the length that is needed is in `length`.
+   The buffer is too small; `length` has the required size.
    */
   WHIMBREL_SMALL = -13,
   /*
-   A fault in this library.
+   An internal error of this library.
    */
   WHIMBREL_FAULT = -14,
 } whimbrel_code;
 
 /*
- A program that is attached to a host; 0 is none.
+ A handle of a program that is attached to a host; 0 is no handle.
  */
 typedef uint64_t whimbrel;
 
 /*
- A name: of a host, a router or a content.
+ The name of a host, a router, a group or a content.
  */
 typedef struct {
   /*
@@ -101,12 +102,12 @@ typedef struct {
 } whimbrel_name;
 
 /*
- How a content is fetched, published or sent, and a message is sent. What is 0 or NULL is left open, so that
- `{0}` is the same as no options. Words are those of the command line.
+ Options of transfers and messages. Fields that are 0 or NULL are unspecified, so `{0}` is the same as no options.
+ Words are those of the command line.
  */
 typedef struct {
   /*
-   The chunk size in bytes: a power of two from 16 KiB to 4 MiB; 0 for as large as the path affords.
+   The chunk size in bytes: a power of two from 16 KiB to 4 MiB, or 0 to let the network decide.
    */
   uint64_t chunk_size;
   /*
@@ -118,7 +119,7 @@ typedef struct {
    */
   const char *reliability;
   /*
-   How long a router may store what it cannot forward: "default", "never" or a time such as "2 h".
+   How long a router may store chunks that it cannot forward: "default", "never" or a time such as "2 h".
    */
   const char *storage;
   /*
@@ -126,52 +127,55 @@ typedef struct {
    */
   const char *service;
   /*
-   Of a content that is published or sent: not 0 if the access router keeps copies and answers for them.
+   For published and sent content: not 0 if the access router is to keep copies and serve them.
    */
   uint8_t delegate;
   /*
-   Of a sent content. 0: it is over when the first router has all of it; else when the receiver has it.
+   For sent content, the end of the transfer. 0: the first router has all of it; otherwise: the receiver has all
+   of it.
    */
   uint8_t until_delivered;
   /*
-   Of a sent content, the use that the receiver is told: 0 a file, 1 a note for a person.
+   For sent content, the use reported to the receiver: 0 a file, 1 a note to read.
    */
   uint8_t proposed;
 } whimbrel_options;
 
 /*
- How far a transfer is.
+ The progress of a transfer.
  */
 typedef struct {
   /*
-   Bytes that have arrived, or that the first router has taken.
+   Bytes received, or bytes that the first router has taken.
    */
   uint64_t bytes;
   /*
-   Of a sent content, bytes that routers store because the receiver is away.
+   For sent content, bytes that routers store because the receiver is away.
    */
   uint64_t stored;
   /*
-   Of a fetched content, its length; 0 until it is known.
+   For fetched content, its length in bytes; 0 until it is known.
    */
   uint64_t length;
   /*
-   Of a fetched content: 0 requested, 1 flowing, 2 stalled, 3 no router responds, 4 the host is away. Of a sent
-   one: 0 leaving, 1 taken by the first router, 2 delivered, 3 and above refused.
+   For fetched content: 0 requested, 1 flowing, 2 stalled, 3 no router responds, 4 the host is away. For sent
+   content: 0 in progress, 1 taken by the first router, 2 delivered, 3 taken and kept by the access router;
+   refused: 4 not accepted, 5 too long, 6 inbox full, 7 unusable; 8 lost in the network, 9 replaced by another
+   transfer of the same content.
    */
   uint32_t state;
   /*
-   Of a fetched content: 1 when all of it has arrived.
+   For fetched content: 1 once all of it has arrived.
    */
   uint8_t is_complete;
 } whimbrel_progress;
 
 /*
- A content that a sender offers.
+ A content offered by a sender.
  */
 typedef struct {
   /*
-   The sender, as its signature proves.
+   The sender's name, proven by its signature.
    */
   whimbrel_name sender;
   /*
@@ -187,11 +191,11 @@ typedef struct {
    */
   uint64_t length;
   /*
-   The use that the sender proposes: 0 a file, 1 a note, 2 a folder as one.
+   The use that the sender proposes: 0 a file, 1 a note, 2 a folder as one content.
    */
   uint8_t proposed;
   /*
-   The name that the sender suggests, with a zero at its end; it must not be used as a path.
+   The file name that the sender suggests, zero-terminated. It must not be used as a path.
    */
   char file_name[256];
 } whimbrel_offer;
@@ -201,16 +205,17 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- Attaches to the host daemon on `socket`, or to this user's or the system's if it is NULL, and writes a handle to
- `handle`. A host that goes may be away for `reconnect_ms` milliseconds before transfers fail; 0 stands for a minute.
+ Attaches to the host daemon on `socket`, or, if that is NULL, to this user's daemon or else the system's, and
+ writes a handle to `handle`. If the daemon goes away, transfers fail after `reconnect_ms` milliseconds; 0 stands
+ for a minute.
  */
 int whimbrel_attach(const char *socket,
                     uint64_t reconnect_ms,
                     whimbrel *handle);
 
 /*
- Withdraws what is published, ends all transfers and closes the handle. What the network has taken is still
- delivered.
+ Withdraws all publications, ends all transfers and closes the handle. Content that the network has already taken
+ is still delivered.
  */
 int whimbrel_detach(whimbrel handle);
 
@@ -221,41 +226,42 @@ int whimbrel_detach(whimbrel handle);
 int whimbrel_fd(whimbrel handle);
 
 /*
- Does all that can be done without waiting: events of the host, and chunks for those who fetch what is published.
+ Handles events from the host, and supplies chunks of published content, without waiting.
  */
 int whimbrel_process(whimbrel handle);
 
 /*
- Waits until there is something to do, for at most `timeout_ms` milliseconds, or for ever if that is negative; then
- does it. Returns WHIMBREL_TIMED_OUT or WHIMBREL_INTERRUPTED, after a signal, if nothing was done.
+ Waits for at most `timeout_ms` milliseconds (without limit if negative) until there is something to do, and does
+ it. If nothing was done, returns WHIMBREL_TIMED_OUT, or after a signal WHIMBREL_INTERRUPTED.
  */
 int whimbrel_wait(whimbrel handle,
                   int64_t timeout_ms);
 
 /*
- Returns 1 while the host is there, 0 while it is away, and a code if that cannot be known.
+ Returns 1 while the host daemon is connected, 0 while it is away, or a negative code.
  */
 int whimbrel_is_connected(whimbrel handle);
 
 /*
- Writes the host's name, by which others send to its programs, to `name`. WHIMBREL_AGAIN until the host has told it.
+ Writes the host's name, the destination for others that send to it, to `name`. Returns WHIMBREL_AGAIN until the
+ host has reported it.
  */
 int whimbrel_own_name(whimbrel handle,
                       whimbrel_name *name);
 
 /*
- Attaches the host by the name of a key beside its own, for as long as this handle is open: what others send to that
- name with the service "anycast" reaches the nearest host that is attached by it. `key_file` is one of
- `whimbrel id new`. Writes the name to `name`; whimbrel_name_known says when others can use it.
+ Attaches the host under the name of a key in addition to its own, while this handle is open. Anycast to that name
+ reaches the nearest host attached under it. `key_file` is a file made by `whimbrel id new`. Writes the name to
+ `name`; whimbrel_name_known reports when others can use it.
  */
 int whimbrel_attach_service(whimbrel handle,
                             const char *key_file,
                             whimbrel_name *name);
 
 /*
- Joins a group with this host, or leaves it if `is_on` is 0. `admission` is the text that `whimbrel group admit`
- prints. A membership outlasts the program. Writes the group's name, to which others send with the service
- "multicast", to `name`; whimbrel_name_known says when the name service knows of it.
+ Makes this host a member of a group, or ends the membership if `is_on` is 0. `admission` is the text that
+ `whimbrel group admit` prints. A membership outlasts the program. Writes the group's name, the destination for the
+ service "multicast", to `name`; whimbrel_name_known reports when the membership is registered.
  */
 int whimbrel_join_group(whimbrel handle,
                         const char *admission,
@@ -263,8 +269,8 @@ int whimbrel_join_group(whimbrel handle,
                         whimbrel_name *name);
 
 /*
- WHIMBREL_OK once the name service knows of a service or a membership, WHIMBREL_AGAIN before, WHIMBREL_FAILED if it was
- refused.
+ Returns WHIMBREL_OK once a service or membership is registered with the name service, WHIMBREL_AGAIN before, and
+ WHIMBREL_FAILED if it was refused.
  */
 int whimbrel_name_known(whimbrel handle,
                         const whimbrel_name *name);
@@ -275,24 +281,24 @@ int whimbrel_name_known(whimbrel handle,
 int whimbrel_name_parse(const char *text, whimbrel_name *name);
 
 /*
- Writes a name as 64 hexadecimal digits and a zero to `text`, which has room for 65 bytes.
+ Writes a name as 64 hexadecimal digits and a zero to `text`, which must have room for 65 bytes.
  */
 int whimbrel_name_text(const whimbrel_name *name, char *text);
 
 /*
- Says what a code means, in a word.
+ Returns a short description of a code.
  */
 const char *whimbrel_code_text(int code);
 
 /*
- Returns the text of this thread's last failed call, in UTF-8: what happened, and what to do. It is valid until
- this thread's next failed call.
+ Returns the error text of this thread's last failed call, in UTF-8. It is valid until this thread's next failed
+ call.
  */
 const char *whimbrel_error(void);
 
 /*
- Sends at most 32,768 bytes to the programs that listen to a channel at the receiver. They arrive at most once, and
- the sender is not told. Of `options`, which may be NULL, the storage and the service count.
+ Sends at most 32,768 bytes to the programs that listen to a channel at the receiver. A message arrives at most
+ once and is not acknowledged. `options` may be NULL; only its storage and service apply.
  */
 int whimbrel_message(whimbrel handle,
                      const whimbrel_name *destination,
@@ -302,14 +308,14 @@ int whimbrel_message(whimbrel handle,
                      const whimbrel_options *options);
 
 /*
- Receives the messages of a channel from now on.
+ Subscribes to the messages of a channel.
  */
 int whimbrel_listen(whimbrel handle, uint32_t channel);
 
 /*
- Writes the next message of a channel to `buffer` and its length to `length`, and the sender's claim of its name to
- `from`, which may be NULL. WHIMBREL_AGAIN if there is none; the rest of a message that is longer than the buffer is
- lost, so that 32,768 bytes are enough.
+ Writes the next message of a channel to `buffer`, its length to `length`, and the name that the sender claims,
+ without proof, to `from`, which may be NULL. Returns WHIMBREL_AGAIN if there is none. A message longer than the
+ buffer is truncated; 32,768 bytes always suffice.
  */
 int whimbrel_next_message(whimbrel handle,
                           uint32_t channel,
@@ -319,23 +325,24 @@ int whimbrel_next_message(whimbrel handle,
                           size_t *length);
 
 /*
- Asks the host for its report and writes the question's number to `question`. whimbrel_answer has a JSON object.
+ Requests the host's status and writes the question's number to `question`. whimbrel_answer returns it as a JSON
+ object.
  */
 int whimbrel_status(whimbrel handle,
                     uint32_t *question);
 
 /*
- Sends an echo request and writes the question's number to `question`. whimbrel_answer has the name of the node that
- has answered.
+ Sends an echo request and writes the question's number to `question`. whimbrel_answer returns the name of the node
+ that answered.
  */
 int whimbrel_ping(whimbrel handle,
                   const whimbrel_name *destination,
                   uint32_t *question);
 
 /*
- Writes the answer to a question to `buffer`, as text with a zero at its end, and its length without that to
- `length`. WHIMBREL_AGAIN until it is there; WHIMBREL_SMALL if the buffer has no room, and then it is lost: 1 MiB is
- enough for a report.
+ Writes the answer to a question to `buffer` as zero-terminated text, and its length without the zero to `length`.
+ Returns WHIMBREL_AGAIN until there is one. If the buffer is too small, returns WHIMBREL_SMALL and discards the
+ answer; 1 MiB is enough for a status.
  */
 int whimbrel_answer(whimbrel handle,
                     uint32_t question,
@@ -344,8 +351,8 @@ int whimbrel_answer(whimbrel handle,
                     size_t *length);
 
 /*
- Publishes a copy of `length` bytes and writes the content's name to `content`, which may be NULL. `file_name` is
- suggested to those who fetch it; it and `options` may be NULL.
+ Publishes a copy of `length` bytes and writes the content's name to `content`, which may be NULL. `file_name` is a
+ suggestion to receivers. `file_name` and `options` may be NULL.
  */
 int whimbrel_publish_bytes(whimbrel handle,
                            const uint8_t *data,
@@ -355,8 +362,8 @@ int whimbrel_publish_bytes(whimbrel handle,
                            whimbrel_name *content);
 
 /*
- Publishes a file, which is hashed first and read again when somebody fetches it: it must not change meanwhile.
- `options` may be NULL.
+ Publishes a file. This call hashes the file; its chunks are read again when a receiver requests them, so it must
+ not change. `options` may be NULL.
  */
 int whimbrel_publish_file(whimbrel handle,
                           const char *path,
@@ -364,7 +371,7 @@ int whimbrel_publish_file(whimbrel handle,
                           whimbrel_name *content);
 
 /*
- WHIMBREL_OK once the name service knows that a published content is here, WHIMBREL_AGAIN before.
+ Returns WHIMBREL_OK once a published content is registered with the name service, WHIMBREL_AGAIN before.
  */
 int whimbrel_announced(whimbrel handle, const whimbrel_name *content);
 
@@ -385,7 +392,8 @@ int whimbrel_get(whimbrel handle,
 
 /*
  Writes the next bytes of a fetched content, verified and in order, to `buffer` and their number to `length`.
- WHIMBREL_AGAIN if none have arrived, WHIMBREL_END after the last. The source sends further ones only as these are read.
+ Returns WHIMBREL_AGAIN if there are none yet and WHIMBREL_END after the last. Reading opens the flow-control
+ window for further bytes.
  */
 int whimbrel_read(whimbrel handle,
                   uint32_t transfer,
@@ -394,13 +402,13 @@ int whimbrel_read(whimbrel handle,
                   size_t *length);
 
 /*
- Ends a transfer or forgets a question. A content that was sent is still delivered if the network has all of it.
+ Ends a transfer or discards a question. A sent content is still delivered if the network has taken all of it.
  */
 int whimbrel_cancel(whimbrel handle,
                     uint32_t transfer);
 
 /*
- Writes how far a transfer is to `progress`.
+ Writes the progress of a transfer to `progress`.
  */
 int whimbrel_transfer(whimbrel handle, uint32_t transfer, whimbrel_progress *progress);
 
@@ -417,7 +425,7 @@ int whimbrel_send_bytes(whimbrel handle,
                         uint32_t *transfer);
 
 /*
- Sends a file, which is hashed first: it must not change before it has left.
+ Sends a file. This call hashes the file, which must not change until it is sent.
  */
 int whimbrel_send_file(whimbrel handle,
                        const whimbrel_name *destination,
@@ -426,15 +434,15 @@ int whimbrel_send_file(whimbrel handle,
                        uint32_t *transfer);
 
 /*
- WHIMBREL_OK once a sent content is where its options want it, WHIMBREL_AGAIN before, WHIMBREL_REFUSED if the receiver
- refuses it.
+ Returns WHIMBREL_OK once a sent content has reached the first router or, with `until_delivered`, the receiver;
+ WHIMBREL_AGAIN before; WHIMBREL_REFUSED if the receiver refuses it.
  */
 int whimbrel_sent(whimbrel handle,
                   uint32_t transfer);
 
 /*
- Receives what others send without a request: from `count` senders only, or from anyone if that is 0, and at most
- `max_size` bytes each, or any length if that is 0. Others are refused. A second call replaces the rule.
+ Accepts offers of unrequested content: from `count` senders only, or from anyone if `count` is 0, and of at most
+ `max_size` bytes each, or of any length if `max_size` is 0. Others are refused. A second call replaces the rule.
  */
 int whimbrel_inbox(whimbrel handle,
                    const whimbrel_name *senders,
@@ -442,14 +450,15 @@ int whimbrel_inbox(whimbrel handle,
                    uint64_t max_size);
 
 /*
- Writes the next offer to `offer`; WHIMBREL_AGAIN if there is none. Decide with whimbrel_accept or whimbrel_refuse.
+ Writes the next offer to `offer`, or returns WHIMBREL_AGAIN if there is none. Follow it with whimbrel_accept or
+ whimbrel_refuse.
  */
 int whimbrel_next_offer(whimbrel handle,
                         whimbrel_offer *offer);
 
 /*
- Receives an offered content and writes the transfer's number to `transfer`. The sender is told that it has arrived
- when whimbrel_read has returned WHIMBREL_END.
+ Accepts an offer and writes the transfer's number to `transfer`. The sender is told of the delivery when
+ whimbrel_read has returned WHIMBREL_END.
  */
 int whimbrel_accept(whimbrel handle,
                     const whimbrel_offer *offer,

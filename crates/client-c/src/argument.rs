@@ -8,7 +8,7 @@ use whimbrel_client::Guid;
 use crate::code::Fault;
 use crate::code::whimbrel_code::*;
 
-/// A name: of a host, a router or a content.
+/// The name of a host, a router, a group or a content.
 #[repr(C)]
 #[allow(non_camel_case_types, reason = "a name of the C interface")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -15,8 +15,9 @@ use crate::code::whimbrel_code::*;
 use crate::code::{Fault, guarded, numbered};
 use crate::program::{self, whimbrel, with};
 
-/// Attaches to the host daemon on `socket`, or to this user's or the system's if it is NULL, and writes a handle to
-/// `handle`. A host that goes may be away for `reconnect_ms` milliseconds before transfers fail; 0 stands for a minute.
+/// Attaches to the host daemon on `socket`, or, if that is NULL, to this user's daemon or else the system's, and
+/// writes a handle to `handle`. If the daemon goes away, transfers fail after `reconnect_ms` milliseconds; 0 stands
+/// for a minute.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn whimbrel_attach(
     socket: *const c_char,
@@ -38,8 +39,8 @@ pub unsafe extern "C" fn whimbrel_attach(
     })
 }
 
-/// Withdraws what is published, ends all transfers and closes the handle. What the network has taken is still
-/// delivered.
+/// Withdraws all publications, ends all transfers and closes the handle. Content that the network has already taken
+/// is still delivered.
 #[unsafe(no_mangle)]
 pub extern "C" fn whimbrel_detach(handle: whimbrel) -> c_int {
     guarded(|| program::close(handle).map(|()| WHIMBREL_OK))
@@ -52,7 +53,7 @@ pub extern "C" fn whimbrel_fd(handle: whimbrel) -> c_int {
     numbered(|| with(handle, |program| Ok(program.driver.as_fd().as_raw_fd())))
 }
 
-/// Does all that can be done without waiting: events of the host, and chunks for those who fetch what is published.
+/// Handles events from the host, and supplies chunks of published content, without waiting.
 #[unsafe(no_mangle)]
 pub extern "C" fn whimbrel_process(handle: whimbrel) -> c_int {
     guarded(|| {
@@ -63,8 +64,8 @@ pub extern "C" fn whimbrel_process(handle: whimbrel) -> c_int {
     })
 }
 
-/// Waits until there is something to do, for at most `timeout_ms` milliseconds, or for ever if that is negative; then
-/// does it. Returns WHIMBREL_TIMED_OUT or WHIMBREL_INTERRUPTED, after a signal, if nothing was done.
+/// Waits for at most `timeout_ms` milliseconds (without limit if negative) until there is something to do, and does
+/// it. If nothing was done, returns WHIMBREL_TIMED_OUT, or after a signal WHIMBREL_INTERRUPTED.
 #[unsafe(no_mangle)]
 pub extern "C" fn whimbrel_wait(handle: whimbrel, timeout_ms: i64) -> c_int {
     guarded(|| {
@@ -85,14 +86,14 @@ pub extern "C" fn whimbrel_wait(handle: whimbrel, timeout_ms: i64) -> c_int {
             }
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Err(Fault::new(
                 WHIMBREL_INTERRUPTED,
-                "a signal has interrupted the wait: wait again",
+                "a signal interrupted the wait; call whimbrel_wait again",
             )),
             Err(error) => Err(Fault::new(WHIMBREL_FAULT, error.to_string())),
         }
     })
 }
 
-/// Returns 1 while the host is there, 0 while it is away, and a code if that cannot be known.
+/// Returns 1 while the host daemon is connected, 0 while it is away, or a negative code.
 #[unsafe(no_mangle)]
 pub extern "C" fn whimbrel_is_connected(handle: whimbrel) -> c_int {
     numbered(|| {
@@ -102,7 +103,8 @@ pub extern "C" fn whimbrel_is_connected(handle: whimbrel) -> c_int {
     })
 }
 
-/// Writes the host's name, by which others send to its programs, to `name`. WHIMBREL_AGAIN until the host has told it.
+/// Writes the host's name, the destination for others that send to it, to `name`. Returns WHIMBREL_AGAIN until the
+/// host has reported it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn whimbrel_own_name(handle: whimbrel, name: *mut whimbrel_name) -> c_int {
     guarded(|| {
@@ -136,15 +138,15 @@ pub unsafe extern "C" fn whimbrel_own_name(handle: whimbrel, name: *mut whimbrel
             }
             None => Err(Fault::new(
                 WHIMBREL_AGAIN,
-                "the host has not told its name yet",
+                "the host has not reported its name yet",
             )),
         }
     })
 }
 
-/// Attaches the host by the name of a key beside its own, for as long as this handle is open: what others send to that
-/// name with the service "anycast" reaches the nearest host that is attached by it. `key_file` is one of
-/// `whimbrel id new`. Writes the name to `name`; whimbrel_name_known says when others can use it.
+/// Attaches the host under the name of a key in addition to its own, while this handle is open. Anycast to that name
+/// reaches the nearest host attached under it. `key_file` is a file made by `whimbrel id new`. Writes the name to
+/// `name`; whimbrel_name_known reports when others can use it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn whimbrel_attach_service(
     handle: whimbrel,
@@ -161,9 +163,9 @@ pub unsafe extern "C" fn whimbrel_attach_service(
     })
 }
 
-/// Joins a group with this host, or leaves it if `is_on` is 0. `admission` is the text that `whimbrel group admit`
-/// prints. A membership outlasts the program. Writes the group's name, to which others send with the service
-/// "multicast", to `name`; whimbrel_name_known says when the name service knows of it.
+/// Makes this host a member of a group, or ends the membership if `is_on` is 0. `admission` is the text that
+/// `whimbrel group admit` prints. A membership outlasts the program. Writes the group's name, the destination for the
+/// service "multicast", to `name`; whimbrel_name_known reports when the membership is registered.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn whimbrel_join_group(
     handle: whimbrel,
@@ -204,8 +206,8 @@ unsafe fn take_name(
     Ok(WHIMBREL_OK)
 }
 
-/// WHIMBREL_OK once the name service knows of a service or a membership, WHIMBREL_AGAIN before, WHIMBREL_FAILED if it was
-/// refused.
+/// Returns WHIMBREL_OK once a service or membership is registered with the name service, WHIMBREL_AGAIN before, and
+/// WHIMBREL_FAILED if it was refused.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn whimbrel_name_known(
     handle: whimbrel,
@@ -219,7 +221,7 @@ pub unsafe extern "C" fn whimbrel_name_known(
                 true => Ok(WHIMBREL_OK),
                 false => Err(Fault::new(
                     WHIMBREL_AGAIN,
-                    "the name service does not know it yet",
+                    "not registered with the name service yet",
                 )),
             }
         })
@@ -253,7 +255,7 @@ pub unsafe extern "C" fn whimbrel_name_parse(
     })
 }
 
-/// Writes a name as 64 hexadecimal digits and a zero to `text`, which has room for 65 bytes.
+/// Writes a name as 64 hexadecimal digits and a zero to `text`, which must have room for 65 bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn whimbrel_name_text(
     name: *const whimbrel_name,
@@ -271,26 +273,26 @@ pub unsafe extern "C" fn whimbrel_name_text(
     })
 }
 
-/// Says what a code means, in a word.
+/// Returns a short description of a code.
 #[unsafe(no_mangle)]
 pub extern "C" fn whimbrel_code_text(code: c_int) -> *const c_char {
     let text = match code {
         0 => c"done",
-        1 => c"all bytes were read",
-        -1 => c"nothing yet",
-        -2 => c"wrong argument",
+        1 => c"all bytes have been read",
+        -1 => c"not ready yet",
+        -2 => c"invalid argument",
         -3 => c"closed handle",
         -4 => c"handle of another process",
-        -5 => c"no host",
-        -6 => c"given up",
+        -5 => c"no host daemon",
+        -6 => c"ended by the host or a router",
         -7 => c"refused",
         -8 => c"too long",
         -9 => c"file cannot be read",
         -10 => c"timed out",
         -11 => c"interrupted",
-        -12 => c"over",
+        -12 => c"no such transfer or question",
         -13 => c"buffer too small",
-        -14 => c"fault in the library",
+        -14 => c"internal error",
         _ => c"unknown code",
     };
     text.as_ptr()

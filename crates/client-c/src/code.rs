@@ -13,19 +13,19 @@ use whimbrel_client::{LocalError, ProgramError};
 pub enum whimbrel_code {
     /// Done.
     WHIMBREL_OK = 0,
-    /// All bytes of a content were read.
+    /// All bytes of the content have been read.
     WHIMBREL_END = 1,
-    /// Nothing yet: call whimbrel_wait, then try again.
+    /// Not ready yet: call whimbrel_wait, then try again.
     WHIMBREL_AGAIN = -1,
-    /// An argument is NULL, too long, or not valid.
+    /// An argument is NULL, too long or invalid.
     WHIMBREL_ARGUMENT = -2,
     /// The handle is closed, or was never opened.
     WHIMBREL_CLOSED = -3,
-    /// The handle belongs to the process that this one was forked from.
+    /// The handle belongs to the parent process, from which this one was forked.
     WHIMBREL_FORKED = -4,
-    /// No host daemon answers, or it has gone for too long.
+    /// No host daemon responds, or it has been away for longer than `reconnect_ms`.
     WHIMBREL_NO_HOST = -5,
-    /// The host, or a router, has given the transfer up.
+    /// The host or a router has ended the transfer.
     WHIMBREL_FAILED = -6,
     /// The receiver has refused the content.
     WHIMBREL_REFUSED = -7,
@@ -33,15 +33,15 @@ pub enum whimbrel_code {
     WHIMBREL_TOO_LONG = -8,
     /// A file cannot be read.
     WHIMBREL_FILE = -9,
-    /// Nothing has happened in the time that whimbrel_wait was given.
+    /// Nothing happened within the timeout of whimbrel_wait.
     WHIMBREL_TIMED_OUT = -10,
-    /// A signal has interrupted whimbrel_wait.
+    /// A signal interrupted whimbrel_wait.
     WHIMBREL_INTERRUPTED = -11,
-    /// The transfer or question is over, or was never begun.
+    /// There is no such transfer or question, or it is over.
     WHIMBREL_OVER = -12,
-    /// The buffer is too small; the length that is needed is in `length`.
+    /// The buffer is too small; `length` has the required size.
     WHIMBREL_SMALL = -13,
-    /// A fault in this library.
+    /// An internal error of this library.
     WHIMBREL_FAULT = -14,
 }
 
@@ -119,8 +119,8 @@ pub(crate) fn numbered(call: impl FnOnce() -> Result<c_int, Fault>) -> c_int {
     })
 }
 
-/// Returns the text of this thread's last failed call, in UTF-8: what happened, and what to do. It is valid until
-/// this thread's next failed call.
+/// Returns the error text of this thread's last failed call, in UTF-8. It is valid until this thread's next failed
+/// call.
 #[unsafe(no_mangle)]
 pub extern "C" fn whimbrel_error() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr())

@@ -10,8 +10,8 @@ use crate::code::{Fault, guarded};
 use crate::program::{Program, whimbrel, with};
 use crate::transfer::{chosen, whimbrel_options};
 
-/// Sends at most 32,768 bytes to the programs that listen to a channel at the receiver. They arrive at most once, and
-/// the sender is not told. Of `options`, which may be NULL, the storage and the service count.
+/// Sends at most 32,768 bytes to the programs that listen to a channel at the receiver. A message arrives at most
+/// once and is not acknowledged. `options` may be NULL; only its storage and service apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn whimbrel_message(
     handle: whimbrel,
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn whimbrel_message(
     })
 }
 
-/// Receives the messages of a channel from now on.
+/// Subscribes to the messages of a channel.
 #[unsafe(no_mangle)]
 pub extern "C" fn whimbrel_listen(handle: whimbrel, channel: u32) -> c_int {
     guarded(|| {
@@ -53,9 +53,9 @@ pub extern "C" fn whimbrel_listen(handle: whimbrel, channel: u32) -> c_int {
     })
 }
 
-/// Writes the next message of a channel to `buffer` and its length to `length`, and the sender's claim of its name to
-/// `from`, which may be NULL. WHIMBREL_AGAIN if there is none; the rest of a message that is longer than the buffer is
-/// lost, so that 32,768 bytes are enough.
+/// Writes the next message of a channel to `buffer`, its length to `length`, and the name that the sender claims,
+/// without proof, to `from`, which may be NULL. Returns WHIMBREL_AGAIN if there is none. A message longer than the
+/// buffer is truncated; 32,768 bytes always suffice.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn whimbrel_next_message(
     handle: whimbrel,
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn whimbrel_next_message(
         let (buffer, length) = (OutBuffer::new(buffer, size)?, Out::new(length, "length")?);
         with(handle, |program| {
             let Some(message) = program.driver.session().take_message(channel)? else {
-                return Err(Fault::new(WHIMBREL_AGAIN, "no message has come yet"));
+                return Err(Fault::new(WHIMBREL_AGAIN, "no message yet"));
             };
             // SAFETY: the caller's promise.
             unsafe {
@@ -83,15 +83,16 @@ pub unsafe extern "C" fn whimbrel_next_message(
     })
 }
 
-/// Asks the host for its report and writes the question's number to `question`. whimbrel_answer has a JSON object.
+/// Requests the host's status and writes the question's number to `question`. whimbrel_answer returns it as a JSON
+/// object.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn whimbrel_status(handle: whimbrel, question: *mut u32) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { ask(handle, Question::Status, question) }
 }
 
-/// Sends an echo request and writes the question's number to `question`. whimbrel_answer has the name of the node that
-/// has answered.
+/// Sends an echo request and writes the question's number to `question`. whimbrel_answer returns the name of the node
+/// that answered.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn whimbrel_ping(
     handle: whimbrel,
@@ -130,9 +131,9 @@ unsafe fn ask_for(handle: whimbrel, asked: Question, question: *mut u32) -> Resu
     Ok(())
 }
 
-/// Writes the answer to a question to `buffer`, as text with a zero at its end, and its length without that to
-/// `length`. WHIMBREL_AGAIN until it is there; WHIMBREL_SMALL if the buffer has no room, and then it is lost: 1 MiB is
-/// enough for a report.
+/// Writes the answer to a question to `buffer` as zero-terminated text, and its length without the zero to `length`.
+/// Returns WHIMBREL_AGAIN until there is one. If the buffer is too small, returns WHIMBREL_SMALL and discards the
+/// answer; 1 MiB is enough for a status.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn whimbrel_answer(
     handle: whimbrel,
@@ -164,7 +165,7 @@ fn answer(program: &mut Program, question: u32) -> Result<String, Fault> {
         None if session.is_asked(question) => Err(Fault::new(WHIMBREL_AGAIN, "no answer yet")),
         None => Err(Fault::new(
             WHIMBREL_OVER,
-            "no such question, or its answer was taken",
+            "no such question, or its answer has been read",
         )),
     }
 }

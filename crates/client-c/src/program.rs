@@ -9,7 +9,7 @@ use whimbrel_client::{ContentOffer, ContentPiece, Guid, HostDriver, OfferVerdict
 use crate::code::Fault;
 use crate::code::whimbrel_code::*;
 
-/// A program that is attached to a host; 0 is none.
+/// A handle of a program that is attached to a host; 0 is no handle.
 #[allow(non_camel_case_types, reason = "a name of the C interface")]
 pub type whimbrel = u64;
 
@@ -62,7 +62,7 @@ impl Program {
         at.and_then(|at| self.offers.remove(at)).ok_or_else(|| {
             Fault::new(
                 WHIMBREL_OVER,
-                "the offer has a decision already, or is none of this program's",
+                "the offer was already accepted or refused, or is not one of this program's",
             )
         })
     }

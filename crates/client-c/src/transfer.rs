@@ -18,54 +18,57 @@ use crate::code::whimbrel_code::*;
 use crate::code::{Fault, guarded};
 use crate::program::{Program, whimbrel, with};
 
-/// How a content is fetched, published or sent, and a message is sent. What is 0 or NULL is left open, so that
-/// `{0}` is the same as no options. Words are those of the command line.
+/// Options of transfers and messages. Fields that are 0 or NULL are unspecified, so `{0}` is the same as no options.
+/// Words are those of the command line.
 #[repr(C)]
 #[allow(non_camel_case_types, reason = "a name of the C interface")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct whimbrel_options {
-    /// The chunk size in bytes: a power of two from 16 KiB to 4 MiB; 0 for as large as the path affords.
+    /// The chunk size in bytes: a power of two from 16 KiB to 4 MiB, or 0 to let the network decide.
     pub chunk_size: u64,
     /// How long a chunk may be missing before it is requested again, in milliseconds.
     pub nack_timeout_ms: u64,
     /// "nack", "ack" or "dont-care".
     pub reliability: *const c_char,
-    /// How long a router may store what it cannot forward: "default", "never" or a time such as "2 h".
+    /// How long a router may store chunks that it cannot forward: "default", "never" or a time such as "2 h".
     pub storage: *const c_char,
     /// "default", "unicast", "multihoming", "anycast" or "multicast".
     pub service: *const c_char,
-    /// Of a content that is published or sent: not 0 if the access router keeps copies and answers for them.
+    /// For published and sent content: not 0 if the access router is to keep copies and serve them.
     pub delegate: u8,
-    /// Of a sent content. 0: it is over when the first router has all of it; else when the receiver has it.
+    /// For sent content, the end of the transfer. 0: the first router has all of it; otherwise: the receiver has all
+    /// of it.
     pub until_delivered: u8,
-    /// Of a sent content, the use that the receiver is told: 0 a file, 1 a note for a person.
+    /// For sent content, the use reported to the receiver: 0 a file, 1 a note to read.
     pub proposed: u8,
 }
 
-/// How far a transfer is.
+/// The progress of a transfer.
 #[repr(C)]
 #[allow(non_camel_case_types, reason = "a name of the C interface")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct whimbrel_progress {
-    /// Bytes that have arrived, or that the first router has taken.
+    /// Bytes received, or bytes that the first router has taken.
     pub bytes: u64,
-    /// Of a sent content, bytes that routers store because the receiver is away.
+    /// For sent content, bytes that routers store because the receiver is away.
     pub stored: u64,
-    /// Of a fetched content, its length; 0 until it is known.
+    /// For fetched content, its length in bytes; 0 until it is known.
     pub length: u64,
-    /// Of a fetched content: 0 requested, 1 flowing, 2 stalled, 3 no router responds, 4 the host is away. Of a sent
-    /// one: 0 leaving, 1 taken by the first router, 2 delivered, 3 and above refused.
+    /// For fetched content: 0 requested, 1 flowing, 2 stalled, 3 no router responds, 4 the host is away. For sent
+    /// content: 0 in progress, 1 taken by the first router, 2 delivered, 3 taken and kept by the access router;
+    /// refused: 4 not accepted, 5 too long, 6 inbox full, 7 unusable; 8 lost in the network, 9 replaced by another
+    /// transfer of the same content.
     pub state: u32,
-    /// Of a fetched content: 1 when all of it has arrived.
+    /// For fetched content: 1 once all of it has arrived.
     pub is_complete: u8,
 }
 
-/// A content that a sender offers.
+/// A content offered by a sender.
 #[repr(C)]
 #[allow(non_camel_case_types, reason = "a name of the C interface")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct whimbrel_offer {
-    /// The sender, as its signature proves.
+    /// The sender's name, proven by its signature.
     pub sender: whimbrel_name,
     /// The sender's number for this offer.
     pub number: u64,
@@ -73,14 +76,14 @@ pub struct whimbrel_offer {
     pub content: whimbrel_name,
     /// Its length in bytes.
     pub length: u64,
-    /// The use that the sender proposes: 0 a file, 1 a note, 2 a folder as one.
+    /// The use that the sender proposes: 0 a file, 1 a note, 2 a folder as one content.
     pub proposed: u8,
-    /// The name that the sender suggests, with a zero at its end; it must not be used as a path.
+    /// The file name that the sender suggests, zero-terminated. It must not be used as a path.
     pub file_name: [c_char; 256],
 }
 
-/// Publishes a copy of `length` bytes and writes the content's name to `content`, which may be NULL. `file_name` is
-/// suggested to those who fetch it; it and `options` may be NULL.
+/// Publishes a copy of `length` bytes and writes the content's name to `content`, which may be NULL. `file_name` is a
+/// suggestion to receivers. `file_name` and `options` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn whimbrel_publish_bytes(
     handle: whimbrel,
@@ -98,8 +101,8 @@ pub unsafe extern "C" fn whimbrel_publish_bytes(
     })
 }
 
-/// Publishes a file, which is hashed first and read again when somebody fetches it: it must not change meanwhile.
-/// `options` may be NULL.
+/// Publishes a file. This call hashes the file; its chunks are read again when a receiver requests them, so it must
+/// not change. `options` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn whimbrel_publish_file(
     handle: whimbrel,
@@ -159,7 +162,7 @@ unsafe fn publish(
     Ok(WHIMBREL_OK)
 }
 
-/// WHIMBREL_OK once the name service knows that a published content is here, WHIMBREL_AGAIN before.
+/// Returns WHIMBREL_OK once a published content is registered with the name service, WHIMBREL_AGAIN before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn whimbrel_announced(
     handle: whimbrel,
@@ -173,7 +176,7 @@ pub unsafe extern "C" fn whimbrel_announced(
                 true => Ok(WHIMBREL_OK),
                 false => Err(Fault::new(
                     WHIMBREL_AGAIN,
-                    "the name service does not know it yet",
+                    "not registered with the name service yet",
                 )),
             }
         })
@@ -230,7 +233,8 @@ pub unsafe extern "C" fn whimbrel_get(
 }
 
 /// Writes the next bytes of a fetched content, verified and in order, to `buffer` and their number to `length`.
-/// WHIMBREL_AGAIN if none have arrived, WHIMBREL_END after the last. The source sends further ones only as these are read.
+/// Returns WHIMBREL_AGAIN if there are none yet and WHIMBREL_END after the last. Reading opens the flow-control
+/// window for further bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn whimbrel_read(
     handle: whimbrel,
@@ -250,7 +254,7 @@ pub unsafe extern "C" fn whimbrel_read(
                 None => match program.driver.session().take_piece(transfer)? {
                     ChunkStep::Piece(piece) => program.rest.entry(transfer).or_insert(piece),
                     ChunkStep::Waiting => {
-                        return Err(Fault::new(WHIMBREL_AGAIN, "no bytes have arrived yet"));
+                        return Err(Fault::new(WHIMBREL_AGAIN, "no bytes yet"));
                     }
                     ChunkStep::Complete(_) => {
                         // SAFETY: the caller's promise.
@@ -274,7 +278,7 @@ pub unsafe extern "C" fn whimbrel_read(
     })
 }
 
-/// Ends a transfer or forgets a question. A content that was sent is still delivered if the network has all of it.
+/// Ends a transfer or discards a question. A sent content is still delivered if the network has taken all of it.
 #[unsafe(no_mangle)]
 pub extern "C" fn whimbrel_cancel(handle: whimbrel, transfer: u32) -> c_int {
     guarded(|| {
@@ -287,7 +291,7 @@ pub extern "C" fn whimbrel_cancel(handle: whimbrel, transfer: u32) -> c_int {
     })
 }
 
-/// Writes how far a transfer is to `progress`.
+/// Writes the progress of a transfer to `progress`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn whimbrel_transfer(
     handle: whimbrel,
@@ -298,7 +302,7 @@ pub unsafe extern "C" fn whimbrel_transfer(
         let place = Out::new(progress, "progress")?;
         let progress = with(handle, |program| {
             progress_of(program, transfer).ok_or_else(|| {
-                Fault::new(WHIMBREL_OVER, "the transfer is over, or was never begun")
+                Fault::new(WHIMBREL_OVER, "there is no such transfer, or it is over")
             })
         })?;
         // SAFETY: the caller's promise.
@@ -354,7 +358,7 @@ pub unsafe extern "C" fn whimbrel_send_bytes(
     })
 }
 
-/// Sends a file, which is hashed first: it must not change before it has left.
+/// Sends a file. This call hashes the file, which must not change until it is sent.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn whimbrel_send_file(
     handle: whimbrel,
@@ -427,22 +431,22 @@ pub(crate) unsafe fn chosen(
     Ok((stated.transfer()?, Some(options)))
 }
 
-/// WHIMBREL_OK once a sent content is where its options want it, WHIMBREL_AGAIN before, WHIMBREL_REFUSED if the receiver
-/// refuses it.
+/// Returns WHIMBREL_OK once a sent content has reached the first router or, with `until_delivered`, the receiver;
+/// WHIMBREL_AGAIN before; WHIMBREL_REFUSED if the receiver refuses it.
 #[unsafe(no_mangle)]
 pub extern "C" fn whimbrel_sent(handle: whimbrel, transfer: u32) -> c_int {
     guarded(|| {
         with(handle, |program| {
             match program.driver.session().send_outcome(transfer)? {
                 Some(_) => Ok(WHIMBREL_OK),
-                None => Err(Fault::new(WHIMBREL_AGAIN, "it is still on its way")),
+                None => Err(Fault::new(WHIMBREL_AGAIN, "not there yet")),
             }
         })
     })
 }
 
-/// Receives what others send without a request: from `count` senders only, or from anyone if that is 0, and at most
-/// `max_size` bytes each, or any length if that is 0. Others are refused. A second call replaces the rule.
+/// Accepts offers of unrequested content: from `count` senders only, or from anyone if `count` is 0, and of at most
+/// `max_size` bytes each, or of any length if `max_size` is 0. Others are refused. A second call replaces the rule.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn whimbrel_inbox(
     handle: whimbrel,
@@ -466,7 +470,8 @@ pub unsafe extern "C" fn whimbrel_inbox(
     })
 }
 
-/// Writes the next offer to `offer`; WHIMBREL_AGAIN if there is none. Decide with whimbrel_accept or whimbrel_refuse.
+/// Writes the next offer to `offer`, or returns WHIMBREL_AGAIN if there is none. Follow it with whimbrel_accept or
+/// whimbrel_refuse.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn whimbrel_next_offer(
     handle: whimbrel,
@@ -476,7 +481,7 @@ pub unsafe extern "C" fn whimbrel_next_offer(
         let place = Out::new(offer, "offer")?;
         let taken = with(handle, |program| {
             let Some(taken) = program.driver.session().take_offer() else {
-                return Err(Fault::new(WHIMBREL_AGAIN, "nothing is offered yet"));
+                return Err(Fault::new(WHIMBREL_AGAIN, "no offer yet"));
             };
             program.keep_offer(taken.clone());
             Ok(taken)
@@ -504,8 +509,8 @@ fn described(offer: &ContentOffer) -> whimbrel_offer {
     }
 }
 
-/// Receives an offered content and writes the transfer's number to `transfer`. The sender is told that it has arrived
-/// when whimbrel_read has returned WHIMBREL_END.
+/// Accepts an offer and writes the transfer's number to `transfer`. The sender is told of the delivery when
+/// whimbrel_read has returned WHIMBREL_END.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn whimbrel_accept(
     handle: whimbrel,

@@ -93,8 +93,8 @@ impl fmt::Debug for DriverShare {
 /// What makes progress under a [`Call`].
 type Step<T> = dyn FnMut(&mut HostDriver) -> Result<Option<T>, ProgramError> + Send;
 
-/// The result of a call to come: a thread waits for it, or a task awaits it. Dropping it cancels a transfer that
-/// it stands for.
+/// The future result of a call. A thread can wait for it, or a task await it. Dropping it cancels the transfer that
+/// it stands for, if any.
 #[must_use = "a call has no result before it is waited for or awaited"]
 pub struct Call<T> {
     share: Arc<DriverShare>,
@@ -107,7 +107,7 @@ impl<T> Call<T> {
         self.wait_until(None)
     }
 
-    /// Blocks this thread until there is a result, for at most `patience`.
+    /// Blocks this thread until there is a result, for at most `patience`; then fails.
     pub fn wait_for(self, patience: Duration) -> Result<T, ProgramError> {
         match Instant::now().checked_add(patience) {
             Some(until) => self.wait_until(Some((until, patience))),

@@ -25,32 +25,31 @@ use crate::transfer::{ChannelReader, Download, IncomingOffer, OfferInbox, Public
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProgramTransfer {
-    /// A content that is fetched.
+    /// A fetched content.
     Get(crate::session::FetchedSoFar),
-    /// A content that is sent.
+    /// A sent content.
     Send {
         /// The content.
         content: Guid,
-        /// How far it is.
+        /// Its progress.
         progress: crate::session::SendProgress,
     },
 }
 
-/// A program that is attached to its host. Its clones are the same program.
+/// A connection of this program to its host. Clones share the connection.
 ///
-/// When the host restarts, all that is under way continues: contents are published again, and transfers ask for
-/// the chunks that are missing.
+/// When the host restarts, everything continues: contents are published again, and transfers request the missing
+/// chunks.
 #[derive(Clone, Debug)]
 pub struct Client(Arc<DriverShare>);
 
 impl Client {
-    /// Attaches to this user's host, or to the system's: the socket that `WHIMBREL_SOCKET` names, or else the
-    /// default one.
+    /// Attaches to the host whose socket `WHIMBREL_SOCKET` names, or else to this user's, or else to the system's.
     pub fn attach() -> Result<Client, ProgramError> {
         Client::attach_at(&host_daemon_socket(), AttachOptions::default())
     }
 
-    /// Attaches to the host that listens on `path`. A thread of the client serves what the program publishes.
+    /// Attaches to the host that listens on `path`. A thread of the client serves published contents.
     pub fn attach_at(path: &Path, options: AttachOptions) -> Result<Client, ProgramError> {
         let client = Client::around(HostDriver::attach(path, options)?)?;
         let share = Arc::downgrade(&client.0);
@@ -61,7 +60,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Attaches to the host that listens on `path`. A task of this tokio runtime serves what the program publishes.
+    /// Attaches to the host that listens on `path`. A task of the current tokio runtime serves published contents.
     #[cfg(feature = "tokio")]
     pub fn attach_in_runtime(path: &Path, options: AttachOptions) -> Result<Client, ProgramError> {
         let driver = HostDriver::attach(path, options)?;
@@ -91,8 +90,8 @@ impl Client {
         &self.0
     }
 
-    /// Detaches: withdraws what is published and ends all transfers with an error. What the network has taken is
-    /// still delivered. Dropping the last clone of a client, and all that it has returned, does the same.
+    /// Detaches: withdraws all publications and ends all transfers with an error. Bytes that the network has taken
+    /// are still delivered. Dropping the last clone of a client, and everything that it has returned, does the same.
     pub fn detach(&self) {
         if let Some(mut driver) = self.share().lock() {
             driver.detach();
@@ -101,14 +100,14 @@ impl Client {
         }
     }
 
-    /// Returns true while the host is there.
+    /// Returns true while the host daemon is connected.
     pub fn is_connected(&self) -> bool {
         let driver = self.share().lock();
         driver.is_some_and(|mut driver| driver.session().is_connected())
     }
 
-    /// Fetches a content: `get(content_name)` of [MFTP §2]. Fetching begins at once, and ends if the download is
-    /// dropped.
+    /// Fetches a content: `get(content_name)` of [MFTP §2]. Requests are sent at once; dropping the download ends
+    /// them.
     pub fn get(&self, content: Guid, options: GetOptions) -> Result<Download, ProgramError> {
         let mut driver = self.share().enter()?;
         let number = driver.session().get(content, options);
@@ -143,13 +142,14 @@ impl Client {
         self.publish(ContentSource::of_bytes(bytes.into(), file_name))
     }
 
-    /// Publishes a file after hashing it, which takes about a second for each gigabyte.
+    /// Publishes a file. Blocks while hashing it, about a second per gigabyte. The file must not change while it is
+    /// published.
     pub fn publish_file(&self, path: &Path) -> Result<Publication, ProgramError> {
         self.publish(ContentSource::of_file(path)?)
     }
 
-    /// Sends a content to a receiver that has not requested it: `send(destination, content)` of [MFTP §2]. It ends
-    /// if the upload is dropped.
+    /// Sends a content to a receiver that has not requested it: `send(destination, content)` of [MFTP §2]. Dropping
+    /// the upload ends the transfer.
     pub fn send(
         &self,
         destination: Guid,
@@ -163,8 +163,8 @@ impl Client {
         Ok(Upload::new(self.share(), number, content))
     }
 
-    /// Sends a few bytes to the programs that listen to a channel at the receiver. They arrive at most once, and
-    /// the sender is not told.
+    /// Sends at most 32,768 bytes to the programs that listen to a channel at the receiver. A message arrives at most
+    /// once and is not acknowledged.
     pub fn message(
         &self,
         destination: Guid,
@@ -174,7 +174,7 @@ impl Client {
         self.message_with(destination, channel, Delivery::default(), payload)
     }
 
-    /// The same; `delivery` has the use of storage and the service.
+    /// As [`Client::message`], with the storage and service of `delivery`.
     pub fn message_with(
         &self,
         destination: Guid,
@@ -190,21 +190,21 @@ impl Client {
         Ok(())
     }
 
-    /// Attaches the host by the name of a key beside its own, for as long as this client is attached: what others
-    /// send to that name as [`Service::Anycast`](crate::Service::Anycast) reaches the nearest host that is attached
-    /// by it. Returns the name, once the name service knows of it.
+    /// Attaches the host under the name of a key in addition to its own, while this client is attached.
+    /// [`Service::Anycast`](crate::Service::Anycast) to that name reaches the nearest host attached under it. Returns
+    /// the name once it is registered with the name service.
     pub fn attach_service(&self, key: ServiceKey) -> Result<Call<Guid>, ProgramError> {
         self.take_name(|session| session.attach_service(key))
     }
 
-    /// Joins a group with this host [MFTP §3.5]: what others send to it as
-    /// [`Service::Multicast`](crate::Service::Multicast) reaches this host as well. A membership outlasts the
-    /// program. Returns the group's name, once the name service knows of it.
+    /// Makes this host a member of a group [MFTP §3.5], which [`Service::Multicast`](crate::Service::Multicast) to
+    /// the group's name reaches. A membership outlasts the program. Returns the group's name once the membership is
+    /// registered with the name service.
     pub fn join_group(&self, admission: GroupAdmission) -> Result<Call<Guid>, ProgramError> {
         self.take_name(|session| session.set_membership(admission, MembershipChange::Join))
     }
 
-    /// Leaves a group.
+    /// Ends the host's membership of a group. Returns the group's name.
     pub fn leave_group(&self, admission: GroupAdmission) -> Result<Call<Guid>, ProgramError> {
         self.take_name(|session| session.set_membership(admission, MembershipChange::Leave))
     }
@@ -222,7 +222,7 @@ impl Client {
             .call(move |driver| Ok(driver.session().is_name_known(name)?.then_some(name))))
     }
 
-    /// Receives the messages of a channel.
+    /// Subscribes to the messages of a channel, until the reader is dropped.
     pub fn listen(&self, channel: u32) -> Result<ChannelReader, ProgramError> {
         let mut driver = self.share().enter()?;
         driver.session().listen(channel);
@@ -231,8 +231,8 @@ impl Client {
         Ok(ChannelReader::new(self.share(), channel))
     }
 
-    /// Receives what others send without a request: `recv` of [MFTP §4]. Offers that do not fit the rule are refused. A
-    /// program has one inbox: a second call replaces the rule.
+    /// Receives unrequested content: `recv` of [MFTP §4]. Offers that do not satisfy the rule are refused. A program
+    /// has one inbox: a second call replaces the rule.
     pub fn inbox(&self, rule: OfferRule) -> Result<OfferInbox, ProgramError> {
         let mut driver = self.share().enter()?;
         driver.session().take_offers(rule);
@@ -254,7 +254,7 @@ impl Client {
         })
     }
 
-    /// Returns the host's name, by which others send to its programs.
+    /// Returns the host's name, the destination for others that send to it.
     pub fn name(&self) -> Result<Call<Guid>, ProgramError> {
         self.ask(Question::Status, |answer| match answer {
             Answer::Status(json) => {
@@ -265,7 +265,7 @@ impl Client {
         })
     }
 
-    /// Sends an echo request to a name, and returns the name of the node that answers.
+    /// Sends an echo request to a name. Returns the name of the node that answers.
     pub fn ping(&self, destination: Guid) -> Result<Call<Guid>, ProgramError> {
         let padding = 0;
         let question = Question::Ping {
@@ -300,7 +300,7 @@ impl Client {
         ))
     }
 
-    /// Returns the states of the program's transfers.
+    /// Returns the state of each transfer of this program.
     pub fn transfers(&self) -> Vec<ProgramTransfer> {
         let Some(mut driver) = self.share().lock() else {
             return Vec::new();

@@ -36,7 +36,7 @@ const MAX_EVENTS: usize = 64;
 /// How a program attaches to its host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AttachOptions {
-    /// How long a host may be gone before all that is under way fails. It is called for ever.
+    /// How long a host may be away before transfers fail. The client tries to reconnect without limit.
     pub reconnect_for: Duration,
 }
 

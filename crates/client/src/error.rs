@@ -23,14 +23,14 @@ pub enum LocalError {
         .0.display()
     )]
     NotPermitted(PathBuf),
-    /// Another user could listen there in the daemon's stead.
+    /// Another user could listen there in place of the daemon.
     #[error("the socket is not used: {0}")]
     Foreign(#[from] ForeignPath),
     /// The daemon has ended, or has closed the connection.
     #[error("the daemon has closed the connection")]
     Closed,
     /// A frame is not one that a daemon sends.
-    #[error("the daemon sent something that this program does not understand: {0}")]
+    #[error("the daemon sent a frame that this program does not understand: {0}")]
     Protocol(String),
     /// The daemon speaks another version of the protocol.
     #[error("the daemon cannot be used: {0}")]
@@ -55,16 +55,16 @@ impl LocalError {
     }
 }
 
-/// Why a call of a program has no result. Each text says what to do.
+/// The error of a call. Its text says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
     /// The host cannot be reached, or does not speak this protocol.
     #[error(transparent)]
     Host(#[from] LocalError),
-    /// The host has gone, and has not returned in the time that the program allows for it.
+    /// The host was away for longer than [`AttachOptions::reconnect_for`](crate::AttachOptions::reconnect_for).
     #[error("the host daemon has gone and has not returned within {} s: start it, then attach and call again", .0.as_secs_f64())]
     HostGone(Duration),
-    /// The host, or a router, has given up.
+    /// The host or a router has ended the transfer.
     #[error("{content}: {}", explain(*reason))]
     Failed {
         /// The content.
@@ -72,9 +72,10 @@ pub enum ProgramError {
         /// The reason.
         reason: FailReason,
     },
-    /// Parts of a content are missing that are not requested again, as its source or the program has chosen.
+    /// Parts of a content are missing and are not retransmitted, as its source or the program has chosen (`don't
+    /// care`).
     #[error(
-        "{content}: parts of it are missing, and with the reliability of don't care they are not requested again: fetch it with NACK"
+        "{content}: parts of it are missing, and \"don't care\" does not request them again: fetch it with the reliability NACK"
     )]
     Incomplete {
         /// The content.
@@ -90,7 +91,7 @@ pub enum ProgramError {
         /// The receiver's reason.
         state: SendState,
     },
-    /// The host cannot be reached by a name beside its own.
+    /// An additional name of the host, of a service or group, was refused.
     #[error("the host is not attached by {name}: {}", explain_code(*code))]
     NotNamed {
         /// The name of a service or group.
@@ -100,7 +101,7 @@ pub enum ProgramError {
     },
     /// The content exceeds the program's limit.
     #[error(
-        "the content is {length} bytes long and the limit is {limit}: allow more, or do without it"
+        "the content is {length} bytes long and the limit is {limit} bytes: raise the limit to fetch it"
     )]
     TooLong {
         /// Its length in bytes, as its source states it.
@@ -112,7 +113,7 @@ pub enum ProgramError {
     #[error(transparent)]
     Source(#[from] ContentSourceError),
     /// A content that is being sent can no longer be read.
-    #[error("the content is not sent whole: {0}; send it again")]
+    #[error("the content could not be sent completely: {0}; send it again")]
     Unreadable(String),
     /// A file for a fetched content cannot be written.
     #[error("cannot write {}: {source}; free some room or choose another place, then call again", path.display())]
@@ -122,7 +123,7 @@ pub enum ProgramError {
         /// The system's error.
         source: io::Error,
     },
-    /// Nothing has happened in the time that the program allows.
+    /// The call has timed out.
     #[error("no result within {} s: allow more time, or ask the host why it waits (`whimbrel status`)", .0.as_secs_f64())]
     TimedOut(Duration),
     /// The transfer has been cancelled, or its result has been taken.
@@ -136,7 +137,7 @@ pub enum ProgramError {
         "the connection belongs to the process that this one was forked from: attach in this process"
     )]
     Forked,
-    /// An argument is outside of its bounds.
+    /// An argument is out of bounds.
     #[error("{0}")]
     Argument(String),
 }
@@ -162,7 +163,7 @@ pub fn explain(reason: FailReason) -> &'static str {
     }
 }
 
-/// Returns why a name was not taken, and what to do.
+/// Returns why a name was refused, and what to do.
 fn explain_code(code: ControlCode) -> &'static str {
     match code {
         ControlCode::Invalid => "the key or admission is not for this host, or it has ended",

@@ -1,4 +1,4 @@
-//! The interface for programs: everything that a program can ask of the host on its machine
+//! The interface for programs: publish, get, send and receive contents and messages through the host on this machine
 //! (`docs/protocols/local.md`).
 //!
 //! | module | holds |

@@ -13,7 +13,7 @@ use whimbrel_mobilityfirst::local::{Delivery, ServiceKey, Storage, TransferOptio
 use crate::error::ProgramError;
 use crate::place::check_own;
 
-/// The options of a transfer. `None` and empty texts leave an option open.
+/// The options of a transfer. `None` and empty texts are unspecified.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StatedOptions<'a> {
     /// The chunk size in bytes: a power of two from 16 KiB to 4 MiB.
@@ -79,7 +79,7 @@ pub fn read_admission(text: &str) -> Result<GroupAdmission, ProgramError> {
     let admission: Option<GroupAdmission> = text.trim().parse().ok();
     let admission = admission.filter(GroupAdmission::is_signed);
     admission.ok_or_else(|| {
-        let why = "the text is no admission that a group has signed (whimbrel group admit)";
+        let why = "the text is not an admission signed by a group (whimbrel group admit)";
         ProgramError::Argument(why.to_owned())
     })
 }

@@ -41,7 +41,7 @@ impl Drop for NumberGuard {
     }
 }
 
-/// A content that is fetched. Dropping it ends the transfer.
+/// A fetched content. Dropping it ends the transfer.
 #[derive(Debug)]
 pub struct Download {
     guard: Arc<NumberGuard>,
@@ -68,14 +68,14 @@ impl Download {
         self.content
     }
 
-    /// Returns how far it is.
+    /// Returns the progress; `None` once the transfer is over.
     pub fn progress(&self) -> Option<FetchedSoFar> {
         let mut driver = self.guard.share.lock()?;
         driver.session().get_progress(self.guard.number)
     }
 
-    /// Returns the next bytes, verified; `None` after the last. The source sends further ones only as these are
-    /// taken.
+    /// Returns the next bytes in order, verified; `None` after the last. Taking them opens the flow-control window
+    /// for further bytes.
     pub fn next_piece(&mut self) -> Call<Option<ContentPiece>> {
         let guard = Arc::clone(&self.guard);
         self.guard.share.call(move |driver| {
@@ -87,8 +87,8 @@ impl Download {
         })
     }
 
-    /// Tells the sender of an offered content that it is here, and where it belongs. [`Download::bytes`] and
-    /// [`Download::to_file`] do so themselves.
+    /// Reports the verdict to the sender of an offered content. [`Download::bytes`] and [`Download::to_file`] report
+    /// the delivery themselves.
     pub fn settle(&self, verdict: OfferVerdict) {
         if let (Some(offer), Some(mut driver)) = (&self.offer, self.guard.share.lock()) {
             driver.session().settle(offer, verdict);
@@ -96,7 +96,7 @@ impl Download {
         }
     }
 
-    /// Returns all bytes. [`GetOptions::limit`] bounds what that takes.
+    /// Returns all bytes. [`GetOptions::limit`] bounds the memory that this takes.
     pub fn bytes(self) -> Call<Bytes> {
         let share = Arc::clone(&self.guard.share);
         let mut collected = BytesMut::new();
@@ -120,8 +120,8 @@ impl Download {
         })
     }
 
-    /// Writes all bytes to a file, which is at `path` once it is whole. An existing file is replaced. Returns the
-    /// length.
+    /// Writes all bytes to a file, which appears at `path` when it is complete and replaces an existing one. Returns
+    /// the length in bytes.
     pub fn to_file(self, path: &Path) -> Result<Call<u64>, ProgramError> {
         let failed = |path: &Path, source| ProgramError::Write {
             path: path.to_owned(),
@@ -164,7 +164,7 @@ impl Download {
         }))
     }
 
-    /// Writes all bytes to `writer`, in order, and blocks this thread meanwhile. Returns the length.
+    /// Writes all bytes to `writer`, in order. Blocks this thread until then. Returns the length in bytes.
     pub fn copy_to(mut self, writer: &mut dyn Write) -> Result<u64, ProgramError> {
         let failed = |source| ProgramError::Write {
             path: PathBuf::from("the program's writer"),
@@ -186,7 +186,7 @@ impl Download {
     }
 }
 
-/// A content that is sent. Dropping it ends the transfer; what the network has taken is still delivered.
+/// A sent content. Dropping it ends the transfer; bytes that the network has taken are still delivered.
 #[derive(Debug)]
 pub struct Upload {
     guard: Arc<NumberGuard>,
@@ -204,14 +204,14 @@ impl Upload {
         self.content
     }
 
-    /// Returns how far it is.
+    /// Returns the progress; `None` once the transfer is over.
     pub fn progress(&self) -> Option<SendProgress> {
         let mut driver = self.guard.share.lock()?;
         driver.session().send_progress(self.guard.number)
     }
 
-    /// Returns its last state: the first router has everything or, with
-    /// [`until_delivered`](crate::SendOptions::until_delivered), the receiver. A refusal is an error.
+    /// Waits until the first router or, with [`until_delivered`](crate::SendOptions::until_delivered), the receiver
+    /// has all bytes. Returns the last state. A refusal is an error.
     pub fn outcome(&self) -> Call<SendProgress> {
         let guard = Arc::clone(&self.guard);
         let share = &self.guard.share;
@@ -237,7 +237,7 @@ impl Publication {
         self.content
     }
 
-    /// Returns once the name service knows that the content is here, so that others can fetch it.
+    /// Returns once the content is registered with the name service, so that others can find it.
     pub fn announced(&self) -> Call<()> {
         let content = self.content;
         self.share
@@ -282,7 +282,7 @@ impl Drop for ChannelReader {
     }
 }
 
-/// What others send without a request.
+/// The offers of unrequested content to this program.
 #[derive(Debug)]
 pub struct OfferInbox {
     share: Arc<DriverShare>,
@@ -304,7 +304,8 @@ impl OfferInbox {
     }
 }
 
-/// A content that a sender offers. Without a decision it is offered again to the next program that has an inbox.
+/// A content offered by a sender. Unless it is accepted or refused, the host offers it to the next program with an
+/// inbox.
 #[derive(Debug)]
 pub struct IncomingOffer {
     share: Arc<DriverShare>,
@@ -317,12 +318,12 @@ impl IncomingOffer {
         IncomingOffer { share, offer }
     }
 
-    /// Returns what is offered, and by whom. Its file name must not be used as a path.
+    /// Returns the sender and the description of the content. The file name must not be used as a path.
     pub fn offer(&self) -> &ContentOffer {
         &self.offer
     }
 
-    /// Receives the content.
+    /// Accepts the content.
     pub fn accept(self) -> Result<Download, ProgramError> {
         let mut driver = self.share.enter()?;
         let options = GetOptions {
@@ -341,7 +342,7 @@ impl IncomingOffer {
         ))
     }
 
-    /// Refuses it; the sender is told why.
+    /// Refuses the content. The sender is told the reason.
     pub fn refuse(self, verdict: OfferVerdict) -> Result<(), ProgramError> {
         let mut driver = self.share.enter()?;
         driver.session().settle(&self.offer, verdict);

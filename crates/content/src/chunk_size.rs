@@ -73,8 +73,7 @@ impl ChunkSize {
         }
     }
 
-    /// Returns the bytes of chunk `index` in a content of `content_len` bytes; `None` past the last
-    /// chunk.
+    /// Returns the bytes of chunk `index` in a content of `content_len` bytes; `None` past the last chunk.
     pub fn range(self, index: u64, content_len: u64) -> Option<Range<u64>> {
         if index >= self.count(content_len) {
             return None;

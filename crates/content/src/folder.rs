@@ -1,9 +1,8 @@
-//! A folder as one content object: the listing of what is in it.
+//! A folder as one content object: the listing of its entries.
 //!
-//! The listing is content like any other, so one name stands for a whole folder, and what it lists
-//! is verified on its own. Small files travel together: their bytes lie one after the other in
-//! packs, contents of some MiB. A listing comes from somebody else: an entry that could do harm is
-//! refused, and the others are not.
+//! The listing is content like any other, so one name stands for a whole folder, and each listed file is verified by
+//! its own name. The bytes of small files are concatenated in packs, contents of some MiB. A listing is untrusted: an
+//! entry that could do harm is refused, and the others are not.
 
 use whimbrel_core::Guid;
 
@@ -30,8 +29,7 @@ pub const MAX_PACK_LEN: u64 = 4 << 20;
 pub const MAX_TARGET_LEN: usize = 4095;
 /// A pack below this length is not full, in bytes.
 const MIN_PACK_LEN: u64 = 1 << 20;
-/// The permission bits that are kept: read, write, execute. A listing cannot make a file that runs
-/// as another user.
+/// The permission bits that are kept: read, write, execute. A listing cannot make a file that runs as another user.
 pub const MODE_BITS: u16 = 0o777;
 
 const HEADER_LEN: usize = MAGIC.len() + 1 + 4 + 4;
@@ -48,7 +46,7 @@ const PACKED: u8 = 1;
 const FOLDER: u8 = 2;
 const LINK: u8 = 3;
 
-/// One thing in a folder.
+/// An entry of a folder.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
     /// The path in the folder.
@@ -86,7 +84,7 @@ pub enum Kind {
     Folder,
     /// A symbolic link, to somewhere in the same folder.
     Link {
-        /// What it says.
+        /// Its target.
         target: Box<[u8]>,
     },
 }
@@ -118,7 +116,7 @@ pub struct Top {
     pub modified: Modified,
 }
 
-/// What is in a folder, in the order of the paths.
+/// The entries of a folder, in the order of their paths.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Folder {
     packs: Vec<Pack>,
@@ -126,10 +124,10 @@ pub struct Folder {
     top: Option<Top>,
 }
 
-/// A folder as its listing tells it, and what of the listing is not believed.
+/// A decoded listing: the folder, and the entries that were refused.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Listing {
-    /// What is left.
+    /// The folder without refused entries.
     pub folder: Folder,
     /// What was refused, in the listing's order.
     pub refused: Vec<Refused>,
@@ -138,7 +136,7 @@ pub struct Listing {
 /// An entry that was refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
-    /// Its path, whatever that says.
+    /// Its path as listed.
     pub path: Box<[u8]>,
     /// Why.
     pub why: EntryError,

@@ -36,8 +36,7 @@ pub struct Offer<'a> {
     pub proof: &'a Proof,
 }
 
-/// Why an offered chunk is refused. All but [`Refusal::Duplicate`] mean that the provider is at
-/// fault.
+/// Why an offered chunk is refused. All but [`Refusal::Duplicate`] mean that the provider is at fault.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
     /// The content exceeds this receiver's limit.
@@ -56,7 +55,7 @@ pub enum Refusal {
         /// The lengths that are still possible.
         proven: RangeInclusive<u64>,
     },
-    /// All of its bytes are verified already. Nothing was hashed.
+    /// All of its bytes have been verified before. Nothing was hashed.
     #[error("the chunk is a duplicate")]
     Duplicate,
     /// The chunk does not belong to this content.
@@ -185,7 +184,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// Takes a verified chunk into account after its bytes were stored.
+    /// Records a verified chunk after its bytes were stored.
     ///
     /// Returns false if it added nothing: its bytes were known, or it belongs to another content.
     pub fn commit(&mut self, chunk: Verified) -> bool {
@@ -246,8 +245,7 @@ impl Assembly {
         self.proven_len.clone()
     }
 
-    /// Returns the length for planning and progress: the confirmed one, else the claim that came
-    /// with the most bytes.
+    /// Returns the length for planning and progress: the confirmed one, else the claim that came with the most bytes.
     pub fn expected_len(&self) -> Option<u64> {
         self.confirmed_len().or_else(|| {
             // Of equals the first one claimed: a liar gains nothing by claiming after another.
@@ -259,14 +257,12 @@ impl Assembly {
         })
     }
 
-    /// Every claimed length that is still possible. Requesting the last chunk of each confirms the
-    /// true one.
+    /// Every claimed length that is still possible. Requesting the last chunk of each confirms the true one.
     pub fn claimed_lens(&self) -> impl Iterator<Item = u64> {
         self.claims.iter().map(|claim| claim.len)
     }
 
-    /// Returns the end of useful requests: the expected length, or the proven minimum if no length
-    /// is claimed.
+    /// Returns the end of useful requests: the expected length, or the proven minimum if no length is claimed.
     fn horizon(&self) -> u64 {
         self.expected_len().unwrap_or(*self.proven_len.start())
     }
@@ -277,15 +273,13 @@ impl Assembly {
         self.verified.gaps(self.horizon())
     }
 
-    /// Returns the chunks of `chunk_size` with missing bytes, in order. Never empty before
-    /// [`Assembly::is_complete`].
+    /// Returns the chunks of `chunk_size` with missing bytes, in order. Never empty before [`Assembly::is_complete`].
     pub fn missing_chunks(&self, chunk_size: ChunkSize) -> impl Iterator<Item = u64> {
         self.missing_ranges(chunk_size).flatten()
     }
 
-    /// Returns the same as ranges of numbers, which may touch but do not overlap; one for each gap
-    /// at most. A length that is only claimed may stand for any number of chunks: who walks over
-    /// ranges does not walk over these.
+    /// Returns the same as ranges of chunk numbers, which may be adjacent but do not overlap, at most one for each
+    /// gap. An unproven length may imply any number of chunks, so iterate over ranges instead of chunks.
     pub fn missing_ranges(&self, chunk_size: ChunkSize) -> impl Iterator<Item = Range<u64>> {
         let mut next = 0;
         let ranges = self.missing().map(move |gap| {

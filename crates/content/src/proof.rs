@@ -29,8 +29,7 @@ use whimbrel_core::Guid;
 
 use crate::{ChunkSize, MAX_CONTENT_LEN};
 
-/// The maximum number of hashes in a proof: the height of the tree of [`MAX_CONTENT_LEN`] over the
-/// smallest chunks.
+/// The maximum number of hashes in a proof: the height of the tree of [`MAX_CONTENT_LEN`] over the smallest chunks.
 pub const MAX_SIBLINGS: usize = 46;
 
 /// The hashes of the subtrees beside a chunk's path, from the chunk up to the root.
@@ -58,8 +57,7 @@ impl Proof {
         Proof { siblings }
     }
 
-    /// Returns the number of hashes: at most [`MAX_SIBLINGS`], zero if the content is a single
-    /// chunk.
+    /// Returns the number of hashes: at most [`MAX_SIBLINGS`], zero if the content is a single chunk.
     pub fn len(&self) -> usize {
         self.siblings.len()
     }
@@ -220,8 +218,7 @@ fn root_over(offset: u64, data: &[u8], mut path: Path, siblings: &[ChainingValue
     *merge_subtrees_root(left, right, Mode::Hash).as_bytes()
 }
 
-/// The steps from a chunk to the root at which a sibling joins. A node without a sibling rises as
-/// it is.
+/// The steps from a chunk to the root at which a sibling joins. A node without a sibling rises as it is.
 #[derive(Clone)]
 pub(crate) struct Path {
     index: u64,

@@ -62,8 +62,7 @@ impl RangeSet {
         range.is_empty() || self.end_of_run(range.start) >= range.end
     }
 
-    /// Returns the end of the run of offsets that begins at `start`; `start` itself if it is not in
-    /// the set.
+    /// Returns the end of the run of offsets that begins at `start`; `start` itself if it is not in the set.
     pub fn end_of_run(&self, start: u64) -> u64 {
         self.ranges
             .range(..=start)

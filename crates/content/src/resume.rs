@@ -76,8 +76,7 @@ impl Assembly {
     }
 }
 
-/// Decodes runs in order, with gaps between them, on chunk boundaries except for the end of the
-/// content.
+/// Decodes runs in order, with gaps between them, on chunk boundaries except for the end of the content.
 fn read_runs(runs: &[[u8; 16]], least: u64, most: u64) -> Result<RangeSet, RecordError> {
     let mut verified = RangeSet::new();
     let mut earliest = 0;

@@ -139,8 +139,7 @@ impl ChunkTree {
         self.group
     }
 
-    /// Returns the proof of chunk `index` in units of `chunk_size`, which is the group's size or
-    /// larger.
+    /// Returns the proof of chunk `index` in units of `chunk_size`, which is the group's size or larger.
     pub fn proof(&self, index: u64, chunk_size: ChunkSize) -> Result<Proof, ProofError> {
         if chunk_size < self.group {
             return Err(ProofError::ChunkTooSmall {
@@ -270,8 +269,7 @@ fn fill(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// Returns all levels from `groups` up to the two nodes below the root; empty for fewer than two
-/// groups.
+/// Returns all levels from `groups` up to the two nodes below the root; empty for fewer than two groups.
 fn levels_over(groups: Vec<ChainingValue>) -> Vec<Vec<ChainingValue>> {
     let mut levels = Vec::new();
     let mut level = groups;

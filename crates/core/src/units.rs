@@ -155,7 +155,7 @@ impl fmt::Display for UnitError {
             ),
             Fault::UnknownUnit(unit) => write!(
                 f,
-                "'{unit}' is no unit of a {what} (read: '{text}'); write one of {accepted}, as in \"{example}\""
+                "'{unit}' is not a unit of a {what} (read: '{text}'); write one of {accepted}, as in \"{example}\""
             ),
             Fault::CaseMatters(unit) => write!(
                 f,
@@ -381,7 +381,7 @@ pub fn format_rate(bits_per_second: u64) -> String {
 
 /// The value is not within 0 to 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no probability; write 0 to 1, or 0 % to 100 %, as in \"0.01\" or \"1 %\"")]
+#[error("'{0}' is not a probability; write 0 to 1, or 0 % to 100 %, as in \"0.01\" or \"1 %\"")]
 pub struct ProbabilityError(String);
 
 /// Returns the probability of "1 %" or "0.01".

@@ -1,9 +1,9 @@
-//! What a proxy passes on, and what belongs to one connection (RFC 9110 section 7.6).
+//! Which header fields a proxy forwards, and which are hop-by-hop (RFC 9110 section 7.6).
 
 use http::HeaderMap;
 use http::header::{self, HeaderName, HeaderValue};
 
-/// Fields of one connection, besides those that `Connection` names.
+/// Hop-by-hop fields, in addition to those that `Connection` names.
 const OF_CONNECTION: [HeaderName; 9] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
@@ -24,7 +24,7 @@ pub const CONTENT: HeaderValue = HeaderValue::from_static("content");
 /// The name of this proxy in `Via`.
 pub const PSEUDONYM: &str = "whimbrel";
 
-/// Removes the fields of one connection.
+/// Removes the hop-by-hop fields.
 pub fn strip(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
@@ -43,7 +43,7 @@ pub fn add_via(headers: &mut HeaderMap) {
     headers.append(header::VIA, HeaderValue::from_static("1.1 whimbrel"));
 }
 
-/// Returns true if the request has passed this kind of proxy too often: it goes round in a circle.
+/// Returns true if the request has passed this kind of proxy too often and is in a loop.
 pub fn is_circling(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::VIA).iter();
     let hops = values.filter(|value| value.as_bytes().ends_with(PSEUDONYM.as_bytes()));

@@ -1,5 +1,5 @@
-//! Requests that could not be answered at once: they are kept, asked again when the link returns, and listed on a
-//! page of the proxy.
+//! Requests that could not be answered at once: they are kept, repeated when the link returns, and listed on a page
+//! of the proxy.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use http::StatusCode;
 
-/// Bound of the requests that are kept and listed.
+/// Maximum number of kept and listed requests.
 const MAX_KEPT: usize = 256;
 /// A request that was answered within this time is not listed.
 const LISTED_AFTER: Duration = Duration::from_secs(10);
@@ -16,14 +16,14 @@ const LISTED_AFTER: Duration = Duration::from_secs(10);
 /// The host of the page.
 pub const PAGE: &str = "proxy.whimbrel";
 
-/// What has become of a request.
+/// The state of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeptState {
-    /// It is not answered.
+    /// It is unanswered.
     Waiting,
-    /// Its answer is stored, if it may be.
+    /// It is answered; the response is stored if that is permitted.
     Answered(StatusCode),
-    /// It was given up.
+    /// It was abandoned.
     GivenUp,
 }
 
@@ -34,7 +34,7 @@ struct KeptRequest {
     state: KeptState,
 }
 
-/// The requests that wait, and those that have waited.
+/// The waiting requests, and those that have waited.
 #[derive(Debug)]
 pub struct KeptRequests {
     /// How long a request is kept.
@@ -88,7 +88,7 @@ impl KeptRequests {
         request.is_some_and(|request| now.duration_since(request.since) < self.patience)
     }
 
-    /// Notes what has become of a request. One that had to wait stays listed.
+    /// Records the state of a request. One that had to wait stays listed.
     pub fn end(&self, now: Instant, number: u64, state: KeptState) {
         let mut inner = self.lock();
         let Some(request) = inner.requests.get_mut(&number) else {

@@ -1,7 +1,7 @@
-//! The web through the native plane: both sides of an HTTP proxy.
+//! HTTP through the native plane: both sides of an HTTP proxy.
 //!
-//! The one invariant: **a browser sees one ordinary proxy**, whatever becomes of the links between its two sides: an
-//! answer is whole or visibly broken, never silently short.
+//! The one invariant: **a browser sees one ordinary proxy**, whatever happens to the links between its two sides: a
+//! response is complete or visibly broken, never silently truncated.
 //!
 //! | module | holds | text it follows |
 //! |---|---|---|
@@ -9,14 +9,14 @@
 //! | [`plane`] | streams to other programs, as tokio reads and writes them | docs/protocols/stream.md |
 //! | [`wire`] | heads and bodies on a stream | docs/protocols/http.md |
 //! | [`body`] | bodies between hyper and a stream | docs/protocols/http.md |
-//! | [`headers`] | what a proxy passes on | RFC 9110 section 7.6 |
-//! | [`cache`] | answers that are kept | RFC 9111, RFC 9211 |
-//! | [`kept`] | requests that could not be answered at once | - |
+//! | [`headers`] | the fields that a proxy forwards | RFC 9110 section 7.6 |
+//! | [`cache`] | stored responses | RFC 9111, RFC 9211 |
+//! | [`kept`] | requests that wait for the link | - |
 //! | [`client`] | the side that programs set as their proxy | RFC 9110 section 7 |
 //! | [`shared`] | bodies as contents of their own names | docs/protocols/http.md |
-//! | [`resuming`] | answers whose server closes the connection in the middle | RFC 9110 section 14 |
-//! | [`run`] | either side, with a runtime of its own | - |
-//! | [`server`], [`origin`] | the side that asks the servers of the web | RFC 9110 section 7 |
+//! | [`resuming`] | responses whose server closes the connection in the middle | RFC 9110 section 14 |
+//! | [`run`] | either side, with its own runtime | - |
+//! | [`server`], [`origin`] | the side that sends requests to web servers | RFC 9110 section 7 |
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![allow(

@@ -1,4 +1,4 @@
-//! Answers whose server closes the connection in the middle: the rest is asked for.
+//! Responses whose server closes the connection in the middle: the rest is requested.
 
 use std::time::Duration;
 
@@ -11,25 +11,25 @@ use hyper::body::Incoming;
 use crate::body::{BodyError, PipedSender, stated_length};
 use crate::origin::{OriginClient, no_body};
 
-/// How often the rest is asked for.
+/// Maximum number of requests for the rest.
 const MAX_ATTEMPTS: u32 = 8;
 /// Pause before the first of these requests; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// Longest pause.
 const LAST_PAUSE: Duration = Duration::from_secs(30);
 
-/// What the rest of an answer is asked for with.
+/// The condition of a request for the rest of a response.
 #[derive(Debug)]
 pub struct Resumption {
     client: OriginClient,
     request: Parts,
-    /// The answer's tag, or its date.
+    /// The response's tag, or its date.
     validator: HeaderValue,
     length: u64,
 }
 
 impl Resumption {
-    /// Returns it if the rest of this answer can be asked for.
+    /// Returns it if the rest of this response can be requested.
     pub fn of(
         client: &OriginClient,
         request: &Request<()>,
@@ -55,7 +55,7 @@ impl Resumption {
         })
     }
 
-    /// Passes the body on, and asks for the rest as often as its server closes the connection too early.
+    /// Forwards the body, and requests the rest each time the server closes the connection too early.
     pub async fn run(self, mut body: Incoming, sender: PipedSender) {
         let mut passed = 0;
         let mut attempts = 0;
@@ -95,7 +95,7 @@ impl Resumption {
         }
     }
 
-    /// Asks for the bytes from `from` on. Fails with true if it is worth another attempt.
+    /// Requests the bytes from `from` on. Fails with true if it is worth another attempt.
     async fn rest(&self, from: u64) -> Result<Incoming, bool> {
         let mut request = Request::new(no_body());
         *request.uri_mut() = self.request.uri.clone();

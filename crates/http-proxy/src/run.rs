@@ -1,4 +1,4 @@
-//! Either side, with a runtime of its own.
+//! Either side, with its own runtime.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,12 +18,12 @@ use crate::{CHANNEL, client, server};
 
 /// Interval at which the stop flag is checked.
 const LOOK: Duration = Duration::from_millis(50);
-/// Bound of the streams of one side.
+/// Maximum number of streams of one side.
 const MAX_STREAMS: usize = 4096;
-/// Files that a side has open at most: a socket for each stream, and some.
+/// Maximum number of open files of a side: a socket for each stream, and some.
 const MAX_FILES: u64 = MAX_STREAMS as u64 + 256;
 
-/// Why a side ends.
+/// The error with which a side ends.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
     /// The host cannot be used.
@@ -32,19 +32,19 @@ pub enum ProxyError {
     /// The address for programs cannot be used.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, io::Error),
-    /// The system refuses something else.
+    /// Another error of the system.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// What both sides are told.
+/// Options of both sides.
 #[derive(Debug)]
 pub struct Common<'a> {
     /// The way to the host.
     pub attachment: Attachment,
-    /// A stream whose other side says nothing for this long is over.
+    /// A stream ends after this silence of its peer.
     pub patience: Duration,
-    /// Random bytes, of each start others.
+    /// Random bytes, new at each start.
     pub secret: [u8; 32],
     /// Set to end it.
     pub stop: &'a AtomicBool,
@@ -80,8 +80,8 @@ pub fn run_server(
     })
 }
 
-/// Permits as many open files as its connections and streams need, as far as the system does: the usual limit of 1,024
-/// is less.
+/// Raises the limit of open files to what connections and streams need, as far as the system permits; the usual limit
+/// is 1,024.
 fn open_files() {
     let limit = getrlimit(Resource::Nofile);
     let wanted = limit.maximum.map_or(MAX_FILES, |most| most.min(MAX_FILES));

@@ -7,17 +7,17 @@ use whimbrel_core::Guid;
 
 /// Longest head, in bytes.
 pub const MAX_HEAD: usize = 64 << 10;
-/// Most header fields of a head.
+/// Maximum number of header fields of a head.
 pub const MAX_FIELDS: usize = 256;
 /// Longest piece of a body in one frame, in bytes.
 pub const MAX_PIECE: usize = 1 << 20;
 /// Longest reason for a body that ends early, in bytes.
 pub const MAX_REASON: usize = 255;
 
-/// What a stream is for: its first byte.
+/// The purpose of a stream: its first byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StreamPurpose {
-    /// One request and its answer.
+    /// One request and its response.
     Exchange,
     /// Bytes to and from a server.
     Tunnel,
@@ -51,7 +51,7 @@ pub enum WireFault {
     /// It exceeds a bound.
     #[error("{0} is longer than the bound")]
     TooLong(&'static str),
-    /// It is none that HTTP permits.
+    /// HTTP does not permit it.
     #[error("{0} is not valid in HTTP")]
     Invalid(&'static str),
 }
@@ -189,7 +189,7 @@ pub fn decode_request(mut head: Bytes) -> Result<Request<()>, WireFault> {
     Ok(request)
 }
 
-/// Encodes the head of an answer, after its length.
+/// Encodes the head of a response, after its length.
 pub fn encode_response(response: &Response<()>) -> Result<Bytes, WireFault> {
     with_length(|out| {
         out.put_u16(response.status().as_u16());
@@ -197,7 +197,7 @@ pub fn encode_response(response: &Response<()>) -> Result<Bytes, WireFault> {
     })
 }
 
-/// Decodes the head of an answer, without its length.
+/// Decodes the head of a response, without its length.
 pub fn decode_response(mut head: Bytes) -> Result<Response<()>, WireFault> {
     let status = StatusCode::from_u16(head.try_get_u16()?);
     let mut response = Response::new(());
@@ -214,7 +214,7 @@ pub fn encode_tunnel(authority: &str) -> Result<Bytes, WireFault> {
     Ok(out.freeze())
 }
 
-/// Encodes the answer to it: status 200 if the server is connected, or why not.
+/// Encodes the answer to it: status 200 if the server is connected, otherwise the reason.
 pub fn encode_tunnel_answer(status: StatusCode, reason: &str) -> Bytes {
     let mut out = BytesMut::new();
     out.put_u16(status.as_u16());

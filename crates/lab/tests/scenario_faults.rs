@@ -108,7 +108,7 @@ const FAULTS: &[(&str, &str, &str)] = &[
     (
         "\"10 MB\"",
         "\"10 PB\"",
-        "a.toml:7: nodes.router.storage: 'PB' is no unit",
+        "a.toml:7: nodes.router.storage: 'PB' is not a unit",
     ),
     (
         "\"100 Mbit/s\"",
@@ -123,12 +123,12 @@ const FAULTS: &[(&str, &str, &str)] = &[
     (
         "\"1 %\", backward",
         "\"101 %\", backward",
-        "a.toml:13: links.wifi.loss: '101 %' is no probability",
+        "a.toml:13: links.wifi.loss: '101 %' is not a probability",
     ),
     (
         "[\"0 %\", \"1 %\"]",
         "[\"0 %\", \"101 %\"]",
-        "a.toml:25: sweep.\"links.wifi.loss\"[1]: '101 %' is no probability",
+        "a.toml:25: sweep.\"links.wifi.loss\"[1]: '101 %' is not a probability",
     ),
     (
         "between = [\"server\", \"router\"]",

@@ -136,7 +136,7 @@ impl DirectoryFile {
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
     /// It has neither the form of a name nor that of an alias.
-    #[error("'{}': {name}, or use an alias (`whimbrel names list`): {alias}", text.escape_debug())]
+    #[error("'{}' is neither a name ({name}) nor an alias ({alias}); `whimbrel names list` lists aliases", text.escape_debug())]
     Neither {
         /// The text.
         text: String,

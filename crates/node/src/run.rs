@@ -69,7 +69,7 @@ pub enum StartError {
     #[error("[storage] folder: {0}")]
     ChunkStore(#[from] whimbrel_chunk_store::OpenError),
     /// A name server that is not reached over UDP.
-    #[error("{0} is no address of a name server: those are reached over UDP; write host:port")]
+    #[error("{0} is not the address of a name server: those are reached over UDP; write host:port")]
     NameServer(String),
     /// The folder of a socket or a store is not used.
     #[error(transparent)]

@@ -49,18 +49,18 @@ impl StreamKey {
 pub struct StreamEndpointOptions {
     /// True if others may open streams.
     pub accepts: bool,
-    /// Bound of the streams at a time. Streams that others open: of one name as many as are left.
+    /// Maximum number of streams at a time. One name may open as many as are left for others.
     pub max_streams: usize,
-    /// A stream whose other side says nothing for this long is over.
+    /// A stream ends after this silence of its peer.
     pub patience: Duration,
     /// The key of this endpoint's tokens, drawn for each start of the program.
     pub secret: [u8; 32],
 }
 
-/// What a program is told.
+/// An event for the program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StreamEvent {
-    /// A caller, whose name is proven by its token, has opened a stream.
+    /// A caller has opened a stream. Its token has proven its name.
     Accepted(StreamKey),
     /// There may be bytes to read, or the end.
     Readable(StreamKey),
@@ -85,7 +85,7 @@ pub enum StreamRead {
     Bytes(Bytes),
     /// Nothing yet.
     Later,
-    /// All bytes were read.
+    /// All bytes have been read.
     End,
     /// There is no such stream: it was cut off.
     Gone,
@@ -100,7 +100,7 @@ pub struct StreamEndpointStats {
     pub contradicting: u64,
     /// Packets of callers without a valid token.
     pub without_token: u64,
-    /// Streams that were refused for want of room.
+    /// Streams refused because of [`StreamEndpointOptions`]'s bound.
     pub refused: u64,
 }
 
@@ -168,7 +168,7 @@ impl StreamEndpoint {
         self.streams.is_empty()
     }
 
-    /// Opens a stream to a peer. Nothing is sent before something is written.
+    /// Opens a stream to a peer. Nothing is sent until the first write.
     pub fn open(&mut self, now: Time, peer: Guid) -> Result<StreamKey, OpenStreamError> {
         if self.streams.len() >= self.options.max_streams {
             return Err(OpenStreamError::TooMany);
@@ -195,29 +195,30 @@ impl StreamEndpoint {
         }
     }
 
-    /// Takes bytes to send; returns how many. None are taken if the stream is over.
+    /// Queues bytes to send and returns their number, which is limited by [`StreamEndpoint::room`] and 0 if the
+    /// stream is over.
     pub fn write(&mut self, now: Time, key: StreamKey, data: &Bytes) -> usize {
         self.change(key, |stream| stream.write(now, data))
             .unwrap_or(0)
     }
 
-    /// Returns how many bytes a stream takes; `None` if it is over.
+    /// Returns the number of bytes that can be written; `None` if the stream is over.
     pub fn room(&self, key: StreamKey) -> Option<usize> {
         Some(self.streams.get(&key)?.sending.room())
     }
 
-    /// Returns true if the other side has everything that was written, and the end.
+    /// Returns true once the peer has acknowledged everything written, and the end.
     pub fn is_delivered(&self, key: StreamKey) -> bool {
         let stream = self.streams.get(&key);
         stream.is_none_or(|stream| stream.sending.is_done())
     }
 
-    /// Ends the direction to the peer, once everything written has left.
+    /// Closes the direction to the peer after the bytes already written.
     pub fn finish(&mut self, key: StreamKey) {
         self.change(key, |stream| stream.sending.finish());
     }
 
-    /// Takes bytes in order, at most `max`.
+    /// Returns the next bytes in order, at most `max`.
     pub fn read(&mut self, key: StreamKey, max: usize) -> StreamRead {
         let read = self.change(key, |stream| match stream.receiving.read(max) {
             Some(bytes) => StreamRead::Bytes(bytes),
@@ -227,8 +228,8 @@ impl StreamEndpoint {
         read.unwrap_or(StreamRead::Gone)
     }
 
-    /// The program needs the stream no longer. If it has finished and the other side has, too, what
-    /// is on its way still arrives; else the stream is cut off.
+    /// Releases a stream that the program no longer needs. If both sides have finished, bytes in flight are still
+    /// delivered; otherwise the stream is cut off.
     pub fn release(&mut self, key: StreamKey) {
         let Some(stream) = self.streams.get(&key) else {
             return;
@@ -242,7 +243,7 @@ impl StreamEndpoint {
         });
     }
 
-    /// Ends a stream at once, and tells the other side why.
+    /// Ends a stream at once and tells the peer the reason.
     pub fn cut(&mut self, key: StreamKey, why: CutOff) {
         if self.remove(key, Ending::Cut(why)) {
             let body = PacketBody::Cut(key.side(), why);
@@ -250,7 +251,7 @@ impl StreamEndpoint {
         }
     }
 
-    /// Takes a message of a peer.
+    /// Handles a message from a peer.
     pub fn handle_message(&mut self, now: Time, from: Guid, message: &Bytes) {
         let packet = match StreamPacket::decode(message) {
             Ok(packet) => packet,
@@ -474,7 +475,7 @@ impl StreamEndpoint {
         self.timers.next().map(|(at, _)| at)
     }
 
-    /// Does what is due.
+    /// Handles expired deadlines.
     pub fn handle_timeout(&mut self, now: Time) {
         let mut pass = self.timers.pass(now);
         while let Some((_, key)) = pass.next(&mut self.timers) {

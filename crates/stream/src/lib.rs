@@ -1,8 +1,8 @@
 //! Byte streams over messages that may be lost, repeated or overtaken.
 //!
-//! The one invariant: **a reader gets the writer's bytes in their order, each once, or is told that
-//! the stream was cut off.** A stream depends on no address and no connection of a kernel: it waits
-//! through an outage and continues where it was.
+//! The one invariant: **a reader gets each of the writer's bytes once and in order, or is told that the stream was
+//! cut off.** A stream is not bound to addresses or kernel connections: it waits through an outage and continues
+//! where it stopped.
 //!
 //! | module | holds | text it follows |
 //! |---|---|---|

@@ -34,7 +34,7 @@ pub const NO_TOKEN: Token = [0; 16];
 /// The end of a stream that a packet comes from.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum StreamSide {
-    /// The end that has opened the stream.
+    /// The end that opened the stream.
     Opener,
     /// The other end.
     Acceptor,
@@ -43,10 +43,10 @@ pub enum StreamSide {
 /// Why a stream ended before both directions did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CutOff {
-    /// Its program has ended it.
+    /// Its program ended it.
     #[error("the other side has ended the stream")]
     Ended,
-    /// The other side knows no such stream: its program was started again.
+    /// The peer does not know the stream, because its program has restarted.
     #[error("the other side was started again and no longer knows the stream")]
     Unknown,
     /// The other side has too many streams.
@@ -55,7 +55,7 @@ pub enum CutOff {
     /// The other side's rule does not permit this caller.
     #[error("the other side does not permit this caller")]
     NotPermitted,
-    /// Nothing was heard of the other side for too long.
+    /// The peer was silent for too long.
     #[error("the other side has not answered for too long")]
     Silent,
 }
@@ -83,18 +83,18 @@ impl CutOff {
     }
 }
 
-/// What one end tells the other: bytes, and what it has received.
+/// Bytes, with acknowledgements for the other direction.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct StreamSegment {
     /// All bytes below this position were received.
     pub received: u64,
-    /// Further bytes that were received: in order, apart from each other and from `received`.
+    /// Selective acknowledgements beyond `received`, ascending and disjoint.
     pub ranges: Vec<Range<u64>>,
     /// All bytes and the end were received.
     pub has_all: bool,
     /// Bytes below this position may be sent.
     pub limit: u64,
-    /// An answer is wanted although nothing is new.
+    /// An answer is requested although there is nothing new.
     pub asks: bool,
     /// Position of the first byte of `data`.
     pub position: u64,

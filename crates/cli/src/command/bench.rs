@@ -22,7 +22,7 @@ pub(crate) const HELP: &str = "Example:\n  whimbrel bench loss outage --backend 
     lossless   Whimbrel's goodput over TCP Cubic's on the same lossless path (>= 1)\n  \
     outage     time from the link's return until the transfer resumes, over RTT + 100 ms (<= 1)\n  \
     peer       one file over a clean veth pair, Whimbrel's rate over quinn's (>= 1) and over kernel TCP's, CPU of all\n  \
-    fairness   shares of one bottleneck beside TCP and beside itself (no target)\n  \
+    fairness   shares of one bottleneck with TCP and with itself (no target)\n  \
     simulator  packet events per second on one core, over a million (>= 1)\n  \
     messages   messages of 200 octets through one router, over 100,000/s (>= 1)\n  \
     memory     a router's memory under a flood, over its configured bound (<= 1)\n  \
@@ -48,7 +48,7 @@ pub(crate) struct Bench {
     #[arg(value_enum, value_name = "PART", hide_possible_values = true)]
     parts: Vec<PartName>,
     /// The back end of the parts that have a choice: virtual time with smoltcp, or real daemons
-    /// beside the kernel's TCP
+    /// next to the kernel's TCP
     #[arg(long, value_enum, default_value = "both")]
     backend: BackendName,
     /// Run a shorter version of every part: for a quick look, not for the record

@@ -29,13 +29,13 @@ const PEERS_HELP: &str = "Examples:\n  \
 const ALLOW_HELP: &str = "Examples:\n  \
     whimbrel router allow 3fa9c2                 (a caller that `peers` shows)\n  \
     whimbrel host allow 3fa9c2 0011223344\n\n\
-    The decision is kept in a file beside the key until `deny` reverses it. The command returns once it is on disk; \
+    The decision is kept in a file next to the key until `deny` reverses it. The command returns once it is on disk; \
     exit code 6 means that it could not be written.";
 const DENY_HELP: &str = "Examples:\n  \
     whimbrel router deny 3fa9c2\n  \
     whimbrel host deny 3fa9c2\n\n\
     A connected caller is disconnected. A configured neighbour is not a caller: remove its link instead. The decision \
-    is kept in a file beside the key until `allow` reverses it. The command returns once it is on disk; exit code 6 \
+    is kept in a file next to the key until `allow` reverses it. The command returns once it is on disk; exit code 6 \
     means that it could not be written.";
 
 #[derive(Subcommand, Debug)]
@@ -43,10 +43,10 @@ pub(crate) enum CallersCommand {
     /// Show which callers are connected to the node on this machine, and which were refused
     #[command(after_help = PEERS_HELP)]
     Peers(Peers),
-    /// Let callers with these names in
+    /// Admit callers with these names
     #[command(after_help = ALLOW_HELP)]
     Allow(Decision),
-    /// Keep callers with these names out
+    /// Refuse callers with these names
     #[command(after_help = DENY_HELP)]
     Deny(Decision),
 }
@@ -113,7 +113,7 @@ pub(super) fn callers(command: &CallersCommand, path: PathBuf, what: &str, run: 
         Some(reason) => Err(Failure::new(
             Exit::Write,
             format!(
-                "the decision is in force until the {what} ends, but cannot be kept beside its key ({reason}): make room or \
+                "the decision is in force until the {what} ends, but cannot be kept next to its key ({reason}): make room or \
                  mend the permissions, and the {what} tries again by itself"
             ),
         )),
@@ -127,7 +127,7 @@ fn kept(asked: Asked<'_>, mut answer_now: Value) -> Result<Value, Failure> {
         if Instant::now() >= until {
             let what = asked.what;
             let text = format!(
-                "the decision is in force, but the {what} has not written it beside its key yet: ask `peers --json` for `kept`"
+                "the decision is in force, but the {what} has not written it next to its key yet: ask `peers --json` for `kept`"
             );
             return Err(Failure::new(Exit::Write, text));
         }

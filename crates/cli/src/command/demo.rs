@@ -17,11 +17,11 @@ use crate::progress::draw_target;
 
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
-    /// The file to fetch; by default one of 40 MB is generated, with two links of 80 MB
+    /// The file to fetch; by default a generated one of 40 MB, or 80 MB with two links
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Last links of the client: with 2, a WiFi-like and an LTE-like one are used at once, and the
-    /// kernel's Multipath TCP runs beside Whimbrel
+    /// Last links of the client: with 2, a WiFi-like and an LTE-like one are used together, and compared with the
+    /// kernel's Multipath TCP
     #[arg(long, value_name = "1|2", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     links: u8,
     /// Round trip added between the two routers; with two links, between the server and the router

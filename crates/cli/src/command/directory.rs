@@ -51,7 +51,7 @@ pub(crate) enum NamesCommand {
     Export {
         /// The file to write; - for standard output
         file: PathBuf,
-        /// The key that signs; it is created if it does not exist. Default: a key beside the directory
+        /// The key that signs; it is created if it does not exist. Default: a key next to the directory
         #[arg(long, value_name = "FILE")]
         key: Option<PathBuf>,
     },
@@ -206,7 +206,7 @@ fn export(file: &DirectoryFile, to: &Path, key: Option<PathBuf>) -> Outcome {
         let is_other = small_file::read_text(to).map(|old| SignedDirectory::parse(&old).is_err());
         if to.exists() && is_other.unwrap_or(true) {
             let text = format!(
-                "{} exists and is no directory of names: name another file",
+                "{} exists and is not a directory of names: name another file",
                 to.display()
             );
             return Err(Failure::new(Exit::Usage, text));

@@ -32,16 +32,16 @@ pub(crate) enum GroupCommand {
     /// Create a group's key and print its name
     #[command(after_help = format!("Example:\n  whimbrel group create team.pem\n  whimbrel group admit team.pem anyone -o team.admission\n\n{}", exit::HELP))]
     Create {
-        /// The file to write (PKCS#8 PEM, mode 0600); it must not exist. Whoever has it decides who may join
+        /// The file to write (PKCS#8 PEM, mode 0600); it must not exist. Its holder decides who may join
         file: PathBuf,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Sign that a host, or anyone, may join a group
+    /// Sign an admission to a group, for one host or for anyone
     #[command(
         after_help = "Example:\n  whimbrel group admit team.pem 6b1e...c2 -o ship-7.admission\n\nAn admission for a host is of no use to \
-                      others; one for anyone makes the group open. It cannot be taken back before it ends."
+                      others; one for anyone makes the group open. It cannot be revoked before it expires."
     )]
     Admit {
         /// The group's key file
@@ -64,7 +64,7 @@ pub(crate) enum GroupCommand {
     Join {
         #[command(flatten)]
         joining: Joining,
-        /// The key is that of a group, whose members get what is sent to the other one
+        /// The key is that of a group: its members then also get what is sent to the group that it joins
         #[arg(long)]
         as_group: bool,
     },
@@ -147,7 +147,7 @@ pub(crate) fn admission(text: &str) -> Result<GroupAdmission, Failure> {
         Ok(admission) => return Ok(admission),
         Err(_) => small_file::read_text(Path::new(text)).map_err(|error| {
             let path = path_line(Path::new(text));
-            let text = format!("{path} is no admission, and cannot be read as a file: {error}");
+            let text = format!("{path} is not an admission, and cannot be read as a file: {error}");
             Failure::new(Exit::Usage, text)
         })?,
     };

@@ -30,12 +30,12 @@ use crate::exit::{self, Exit, Failure};
 pub(crate) enum HttpProxyCommand {
     /// Run the client side: the proxy for browsers, curl, apt, pip and git
     #[command(after_help = format!("Examples:\n  whimbrel http-proxy client --to 6b1e...c2 --router 192.0.2.1:4711 --key web.pem\n  \
-                      curl -x http://127.0.0.1:3128 https://example.org/\n\nThe other half, `whimbrel http-proxy server`, asks the servers of the web.\n\n{}", exit::HELP))]
+                      curl -x http://127.0.0.1:3128 https://example.org/\n\nThe other side, `whimbrel http-proxy server`, sends requests to web servers.\n\n{}", exit::HELP))]
     Client(ProxyClient),
     /// Run the server side: it sends the requests of client sides to web servers
     #[command(after_help = format!("Examples:\n  whimbrel http-proxy server --from 81f0...aa --router 192.0.2.1:4711 --key server.pem\n  \
-                      whimbrel http-proxy server --from anyone --publish 127.0.0.1:8000\n\nIt prints its name for `whimbrel http-proxy client --to NAME`. Addresses of the site \
-                      itself are not asked unless --allow permits them.\n\n{}", exit::HELP))]
+                      whimbrel http-proxy server --from anyone --publish 127.0.0.1:8000\n\nIt prints its name for `whimbrel http-proxy client --to NAME`. Private addresses of \
+                      its own site are refused unless --allow permits them.\n\n{}", exit::HELP))]
     Server(ProxyServer),
 }
 
@@ -44,8 +44,8 @@ pub(crate) struct ProxyClient {
     /// The name of the server side's host, which it prints, or its alias; without one, only NAME.whimbrel is reachable
     #[arg(long, value_name = "NAME", value_parser = directory::name)]
     to: Option<Guid>,
-    /// Address of the proxy for programs
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:3128")]
+    /// Address of the proxy for programs; a port alone stands for 127.0.0.1
+    #[arg(long, value_name = "[ADDRESS:]PORT", default_value = "127.0.0.1:3128", value_parser = listen)]
     listen: SocketAddr,
     /// Reach the server side directly at this address: no router or name service is needed
     #[arg(long, value_name = "[NAME@]HOST:PORT", conflicts_with = "socket", requires = "to", value_parser = directory::remote)]
@@ -56,7 +56,7 @@ pub(crate) struct ProxyClient {
     /// Cache size for responses; 0 disables the cache
     #[arg(long, value_name = "SIZE", default_value = "256 MiB")]
     cache: ByteSize,
-    /// Use a stale response when its server has not confirmed it within this time
+    /// Serve a stale response if its server has not revalidated it within this time
     #[arg(long, value_name = "DURATION", default_value = "5 s", value_parser = Span::with_unit)]
     stale_after: Span,
     /// How long an unanswered GET is retried after its program has given up;
@@ -99,6 +99,18 @@ pub(crate) struct ProxyServer {
     /// Print lines of JSON
     #[arg(long)]
     json: bool,
+}
+
+/// Reads the address of the proxy; a port alone is one of this machine only, because a proxy serves
+/// anyone who reaches it.
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    let port = text
+        .parse()
+        .map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)));
+    port.or_else(|_| text.parse()).map_err(|_| {
+        "write a port, or an IP address and a port, as in 3128, 127.0.0.1:3128 or [::1]:3128"
+            .to_owned()
+    })
 }
 
 pub(crate) fn run(command: HttpProxyCommand) -> Outcome {
@@ -155,7 +167,7 @@ fn server(arguments: ProxyServer) -> Outcome {
         split(published, 80).map_err(|_| {
             Failure::new(
                 Exit::Usage,
-                format!("--publish: `{published}` is no HOST:PORT"),
+                format!("--publish: `{published}` is not HOST:PORT"),
             )
         })?;
     }
@@ -205,5 +217,27 @@ fn failure(error: ProxyError) -> Failure {
             Failure::new(Exit::InUse, error.to_string())
         }
         error => Failure::new(Exit::Other, error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_listens_on_this_machine_only() {
+        for (text, address) in [
+            ("4720", "127.0.0.1:4720"),
+            ("0.0.0.0:4720", "0.0.0.0:4720"),
+            ("[::1]:4720", "[::1]:4720"),
+        ] {
+            assert_eq!(
+                listen(text).map(|it| it.to_string()).as_deref(),
+                Ok(address)
+            );
+        }
+        for text in ["", "65536", "localhost:4720", "127.0.0.1"] {
+            assert!(listen(text).is_err(), "{text}");
+        }
     }
 }

@@ -27,7 +27,7 @@ pub(super) const POLICY_HELP: &str = "Examples:\n  \
     whimbrel host policy\n  \
     whimbrel host policy order --prefer ethernet,lte\n  \
     whimbrel host policy all\n\n\
-    A change lasts until the host ends; [host] policy and preference in its configuration are for ever.";
+    A change lasts until the host ends; [host] policy and preference in its configuration are permanent.";
 
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -75,7 +75,7 @@ struct Set {
     /// Whether the link is metered: it is then used only while no unmetered link answers
     #[arg(long, value_name = "YES|NO", value_parser = yes_or_no)]
     metered: Option<bool>,
-    /// Bytes that may cross it in each period: as \"5 GB\", or none for no bound
+    /// Bytes that may cross it in each period, as "5 GB"; none for no bound
     #[arg(long, value_name = "SIZE", value_parser = quota)]
     quota: Option<Quota>,
     /// Use it again
@@ -104,13 +104,13 @@ pub(crate) struct Policy {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum PolicyArgument {
-    /// All links to the preferred link's router at once
+    /// All links to the preferred link's router together
     All,
     /// Links to other routers as well
     Everywhere,
     /// The preferred one that responds
     Order,
-    /// All, and what is sent is divided by their weights
+    /// As everywhere, with uploads divided by the links' weights
     Weights,
 }
 

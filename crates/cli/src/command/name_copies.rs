@@ -49,7 +49,7 @@ pub(crate) struct Move {
     /// The name server that has the records, on this machine
     #[arg(long, value_name = "ADDRESS:PORT", default_value_t = here())]
     from: SocketAddr,
-    /// The name server that is to have them, such as one on a cluster
+    /// The name server to register them with, such as one on a cluster
     #[arg(long, value_name = "HOST:PORT")]
     to: Remote,
 }
@@ -179,7 +179,7 @@ fn register(
     let done = client.register_all(records, NamePatience { until, stop })?;
     if done.is_none() && !stop.load(Ordering::Relaxed) {
         let text = format!(
-            "the name server at {server} does not answer in time; repeat the command to go on"
+            "the name server at {server} does not answer in time; repeat the command to continue"
         );
         return Err(Failure::new(Exit::TimedOut, text));
     }

@@ -69,7 +69,7 @@ pub(crate) struct NameServer {
     /// The file that keeps the records, "memory", or nodes of a Redis or Valkey Cluster (redis://HOST[:PORT],...)
     #[arg(long, value_name = "FILE|ADDRESS")]
     store: Option<PathBuf>,
-    /// A name server of another site, which has copies of the records
+    /// Another name server, with which records are replicated
     #[arg(long, value_name = "HOST:PORT")]
     peer: Vec<Remote>,
     /// Socket for `whimbrel gnrs status`

@@ -37,8 +37,7 @@ pub(crate) enum RouterCommand {
     /// Show links, storage and counters of the router on this machine
     #[command(after_help = "Example:\n  whimbrel router status --json | jq .links")]
     Status(Status),
-    /// Show the ways to other routers that the router on this machine has learned, their costs, and why
-    /// each is used or not
+    /// Show the routes that the router on this machine has learned, their costs, and why each is used or not
     #[command(after_help = "Example:\n  whimbrel router routes --json | jq .routers")]
     Routes(Routes),
     #[command(flatten)]

@@ -75,13 +75,9 @@ fn of_this_machine(with_ipv6: bool) -> Vec<IpAddr> {
     addresses
 }
 
-/// Returns the ticket of a content; `None` if nobody can be asked for it but a daemon on this
-/// machine.
-pub(super) fn ticket(
-    content: Guid,
-    hosts: &[NamedRemote],
-    routers: &[NamedRemote],
-) -> Option<String> {
+/// Returns a ticket without a content, with the addresses that mean the same on other machines, and tells
+/// the user of the others; `None` if nobody can be asked but a daemon on this machine.
+pub(super) fn blank_ticket(hosts: &[NamedRemote], routers: &[NamedRemote]) -> Option<Ticket> {
     let usable = |remotes: &[NamedRemote]| -> Vec<NamedRemote> {
         let over_udp = remotes.iter().filter_map(|it| Some((it, it.remote.udp()?)));
         let (elsewhere, here): (Vec<_>, Vec<_>) =
@@ -106,12 +102,20 @@ pub(super) fn ticket(
         return None;
     }
     if hosts.iter().chain(&routers).all(is_loopback) {
-        note("the ticket names addresses of this machine alone: others cannot use it");
+        note("the ticket has addresses of this machine only: other machines cannot use it");
     }
-    let ticket = Ticket {
-        content,
+    Some(Ticket {
+        content: Guid::NONE,
         hosts,
         routers,
+    })
+}
+
+/// Returns the text of a ticket with this content.
+pub(super) fn ticket(blank: &Ticket, content: Guid) -> Option<String> {
+    let ticket = Ticket {
+        content,
+        ..blank.clone()
     };
     match ticket.encode() {
         Ok(text) => Some(text),

@@ -15,6 +15,7 @@ use whimbrel_node::config::{Bind, LinkSection, NamedRemote, Remote, listen_addre
 use whimbrel_node::run::EmbeddedHost;
 use whimbrel_node::serve::{ServeEvent, ShelfServer};
 use whimbrel_node::shelf::{Shelf, ShelfError, Shelved};
+use whimbrel_node::ticket::Ticket;
 
 use super::access::{no_host, reach};
 use super::offering::{self, Takers};
@@ -257,6 +258,14 @@ pub(super) fn shelve(shelf: &mut Shelf, path: &Path, json: bool) -> Result<Shelv
 struct Meeting {
     hosts: Vec<NamedRemote>,
     routers: Vec<NamedRemote>,
+    /// A ticket for all contents, if others can reach this host or its routers.
+    blank: Option<Ticket>,
+}
+
+impl Meeting {
+    fn ticket(&self, content: Guid) -> Option<String> {
+        offering::ticket(self.blank.as_ref()?, content)
+    }
 }
 
 impl Offer {
@@ -280,15 +289,17 @@ impl Offer {
             std::thread::sleep(ROUTER_PATIENCE / 100);
         }
         let named = |remote| NamedRemote { name: own, remote };
+        let hosts: Vec<NamedRemote> = hosts.into_iter().map(named).collect();
         Meeting {
-            hosts: hosts.into_iter().map(named).collect(),
+            blank: offering::blank_ticket(&hosts, &routers),
+            hosts,
             routers,
         }
     }
 
     /// What the code stands for, if there is to be one.
     fn gift(&self, offered: &[Shelved], meeting: &Meeting, bar: ProgressBar) -> Option<code::Gift> {
-        let Meeting { hosts, routers } = meeting;
+        let Meeting { hosts, routers, .. } = meeting;
         let one = offered.first().filter(|_| self.with_code)?;
         let meet = match (routers.first(), hosts.first()) {
             (Some(router), _) => format!("--router {router}"),
@@ -296,7 +307,7 @@ impl Offer {
         };
         Some(code::Gift {
             name: one.name,
-            ticket: offering::ticket(one.name, hosts, routers)?,
+            ticket: meeting.ticket(one.name)?,
             routers: (!routers.is_empty()).then(|| self.serve.access.clone()),
             meet,
             json: self.serve.json,
@@ -307,8 +318,7 @@ impl Offer {
     /// Prints what to type on the other machine.
     fn tell_tickets(&self, offered: &[Shelved], meeting: &Meeting) {
         for one in offered {
-            let ticket = offering::ticket(one.name, &meeting.hosts, &meeting.routers);
-            let Some(ticket) = ticket else {
+            let Some(ticket) = meeting.ticket(one.name) else {
                 continue;
             };
             if self.serve.json {

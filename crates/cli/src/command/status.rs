@@ -13,6 +13,7 @@ use super::directory::shown;
 use super::ndn::status::{Forwarder, NdnStatus};
 use super::{Outcome, json_line, out, tcp_proxy};
 use crate::exit::{Exit, Failure, MANAGEMENT_HELP};
+use crate::logging::note;
 use crate::results::Silence;
 
 /// How long to wait for a daemon's status.
@@ -206,10 +207,20 @@ fn nodes_in(folder: &Path) -> Vec<Node> {
     found.collect()
 }
 
-/// Returns the daemons of this user, and the system's.
+/// Returns the daemons of this user, and the system's. Tells the user of a folder that this user may not read.
 fn nodes_here() -> Vec<Node> {
     let mut folders = vec![Places::of_this_user().run, Places::of_the_system().run];
     folders.dedup();
+    let closed = |folder: &&PathBuf| {
+        let fault = std::fs::read_dir(folder).err();
+        fault.is_some_and(|fault| fault.kind() == std::io::ErrorKind::PermissionDenied)
+    };
+    for folder in folders.iter().filter(closed) {
+        note(&format!(
+            "{} cannot be read by this user; `sudo whimbrel status` shows the daemons there",
+            folder.display()
+        ));
+    }
     folders.iter().flat_map(|folder| nodes_in(folder)).collect()
 }
 

@@ -54,7 +54,7 @@ pub(crate) enum TcpProxyCommand {
     /// Carry TCP connections of remote programs to local addresses, over NDN
     #[command(after_help = EXAMPLES)]
     Reverse(Box<Run>),
-    /// Both at once
+    /// Carry TCP connections in both directions
     #[command(after_help = EXAMPLES)]
     Both(Box<Run>),
     /// Show a running proxy: connections, windows, queues, counters
@@ -79,7 +79,7 @@ pub(crate) struct Run {
     /// The proxy responsible for some addresses; PREFIX,PROTOCOL for a protocol of their own
     #[arg(long, value_name = "NETWORK=PREFIX", value_parser = RouteSection::parse)]
     route: Vec<RouteSection>,
-    /// Addresses whose programs may open connections [default: those of the device]
+    /// Source addresses that may open connections [default: those of the device]
     #[arg(long, value_name = "NETWORK", value_parser = network)]
     source: Vec<IpNet>,
     /// Local addresses and ports that remote programs may connect to
@@ -88,7 +88,7 @@ pub(crate) struct Run {
     /// The secret that the proxies share
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Protection of what passes between the proxies
+    /// Protection of the traffic between the proxies
     #[arg(long, value_name = "KIND")]
     protection: Option<ProtectionArgument>,
     /// The inter-proxy protocol
@@ -103,7 +103,7 @@ pub(crate) struct Run {
     /// Do not add routes to the kernel
     #[arg(long)]
     no_routes: bool,
-    /// In place of routes, redirect TCP alone by nftables rules, which go when the proxy ends;
+    /// In place of routes, redirect TCP with nftables rules, which are removed when the proxy ends;
     /// `--nft=print` prints them and ends
     #[arg(
         long,
@@ -116,7 +116,7 @@ pub(crate) struct Run {
     /// Largest Data, in bytes
     #[arg(long, value_name = "BYTES")]
     icn_mtu: Option<usize>,
-    /// Paths to each peer that connections share, at most: their routers must know path tags
+    /// Maximum number of paths to each peer, which connections share; routers must support path tags
     #[arg(long, value_name = "NUMBER")]
     paths: Option<usize>,
     /// The NDN forwarder: unix:///PATH, tcp://HOST[:PORT] or udp://HOST[:PORT]

@@ -64,9 +64,15 @@ impl FromStr for Wanted {
             return Ok(Wanted::Prefix(prefix));
         }
         directory::name(text).map(Wanted::Name).map_err(|error| match error {
-            ResolveError::Neither { .. } => wrong(format!(
-                "{error}; the first {} digits suffice where a name is known; a ticket begins with whimbrel1, a code with a number",
+            ResolveError::Neither { .. } if text.chars().all(|it| it.is_ascii_hexdigit()) => wrong(format!(
+                "'{text}' has {} digits; a name has 64, of which the first {} suffice where it is known",
+                text.len(),
                 GuidPrefix::MIN
+            )),
+            ResolveError::Neither { alias, .. } => wrong(format!(
+                "'{}' is not an alias ({alias}), and neither a name (64 hexadecimal digits), a ticket (begins with \
+                 whimbrel1), a code (begins with a number) nor a pointer (OWNER/ALIAS)",
+                text.escape_debug()
             )),
             other => wrong(other.to_string()),
         })

@@ -1,4 +1,4 @@
-"""The calls of ``whimbrel``, blocking. Ctrl-C ends a call, and its transfer.
+"""The calls of ``whimbrel`` as blocking functions. Ctrl-C ends a call and its transfer.
 
     with whimbrel.sync.attach() as host:
         data = host.get(name)
@@ -15,21 +15,21 @@ __all__ = ["Download", "Host", "Offer", "Publication", "Upload", "attach"]
 
 
 class Download:
-    """A content that is fetched. An iterator over its bytes; leaving its context ends the transfer."""
+    """A fetched content: an iterator over its bytes. Leaving its context ends the transfer."""
 
     def __init__(self, native: _native.NativeDownload) -> None:
         self._native = native
 
     def read(self) -> bytes:
-        """Returns all bytes."""
+        """Returns all bytes. They are in memory: bound them with ``limit``."""
         return self._native.bytes()
 
     def to_file(self, path: str | os.PathLike[str]) -> int:
-        """Writes all bytes to a file, which is at ``path`` once it is whole. Returns the length."""
+        """Writes all bytes to a file, which appears at ``path`` when it is complete. Returns the length in bytes."""
         return self._native.to_file(os.fspath(path))
 
     def progress(self) -> Progress | None:
-        """Returns how far it is."""
+        """Returns the progress; ``None`` once the transfer is over."""
         progress = self._native.progress()
         return progress and Progress(*progress)
 
@@ -53,38 +53,38 @@ class Download:
 
 
 class Upload:
-    """A content that is sent."""
+    """A content that is sent to a receiver."""
 
     def __init__(self, native: _native.NativeUpload) -> None:
         self._native = native
 
     def outcome(self) -> int:
-        """Returns once the first router or, with ``until_delivered``, the receiver has everything. The result is the
-        number of bytes that routers store because the receiver is away."""
+        """Waits until the first router or, with ``until_delivered``, the receiver has all bytes. Returns the
+        number of bytes that routers store because the receiver is away. Raises :class:`RefusedError`."""
         return self._native.outcome()
 
     def progress(self) -> tuple[int, int] | None:
-        """Returns the bytes that the first router has taken and, of these, those that routers store."""
+        """Returns the number of bytes that the first router has taken, and how many of these routers store."""
         return self._native.progress()
 
     def cancel(self) -> None:
-        """Ends the transfer; what the network has taken is still delivered."""
+        """Ends the transfer. Bytes that the network has taken are still delivered."""
         self._native.cancel()
 
 
 class Publication:
-    """A published content, until it is withdrawn or its context is left."""
+    """A published content. Leaving its context withdraws it."""
 
     def __init__(self, native: _native.NativePublication) -> None:
         self._native = native
 
     @property
     def name(self) -> str:
-        """The name by which others get it."""
+        """The content's name: 64 hexadecimal digits."""
         return self._native.name
 
     def announced(self) -> None:
-        """Returns once others can find it."""
+        """Waits until the content is registered with the name service, so that others can find it."""
         self._native.announced()
 
     def withdraw(self) -> None:
@@ -100,7 +100,7 @@ class Publication:
 
 
 class Offer:
-    """A content that a sender offers. Without a decision it is offered again to the host's next inbox."""
+    """A content offered by a sender. Unless it is accepted or refused, the host offers it to its next inbox."""
 
     def __init__(self, native: _native.NativeOffer) -> None:
         self._native = native
@@ -112,59 +112,59 @@ class Offer:
         self.file_name: str = native.file_name
 
     def accept(self) -> Download:
-        """Receives the content. The sender is told when all of it has been read."""
+        """Accepts the content. The sender is told of the delivery when all bytes have been read."""
         return Download(self._native.accept())
 
     def refuse(self, reason: str = "not-accepted") -> None:
-        """Refuses it: "not-accepted", "too-long", "inbox-full" or "unusable"."""
+        """Refuses the content. ``reason`` is "not-accepted", "too-long", "inbox-full" or "unusable"."""
         self._native.refuse(reason)
 
 
 class Host:
-    """A program that is attached to its host."""
+    """A connection of this program to its host."""
 
     def __init__(self, native: _native.NativeHost) -> None:
         self._native = native
 
     @property
     def is_connected(self) -> bool:
-        """True while the host daemon is there."""
+        """True while the host daemon is connected."""
         return self._native.is_connected()
 
     def name(self) -> str:
-        """Returns the host's name, by which others send to its programs."""
+        """Returns the host's name, the destination for others that send to it."""
         return self._native.name()
 
     def status(self) -> str:
-        """Returns the host's report as JSON."""
+        """Returns the host's status as JSON."""
         return self._native.status()
 
     def ping(self, name: str) -> str:
-        """Sends an echo request to a name; returns the name of the node that answers."""
+        """Sends an echo request to a name. Returns the name of the node that answers."""
         return self._native.ping(name)
 
     def get(
         self, name: str, *, limit: int | None = None, options: Options | None = None
     ) -> bytes:
-        """Returns the bytes of a content, of at most ``limit``."""
+        """Returns the bytes of a content. Raises :class:`TooLongError` if it has more than ``limit`` bytes."""
         return Download(self._native.get(name, limit, options)).read()
 
     def download(
         self, name: str, *, limit: int | None = None, options: Options | None = None
     ) -> Download:
-        """Fetches a content in pieces, or to a file."""
+        """Fetches a content piece by piece, or to a file."""
         return Download(self._native.get(name, limit, options))
 
     def publish(
         self, data: Buffer, file_name: str = "", *, options: Options | None = None
     ) -> Publication:
-        """Publishes bytes. ``file_name`` is suggested to those who get them."""
+        """Publishes bytes. ``file_name`` is a suggestion to receivers."""
         return Publication(self._native.publish(data, file_name, options))
 
     def publish_file(
         self, path: str | os.PathLike[str], *, options: Options | None = None
     ) -> Publication:
-        """Publishes a file, which must not change meanwhile."""
+        """Publishes a file, which is read again for each receiver and must not change."""
         return Publication(self._native.publish_file(os.fspath(path), options))
 
     def send(
@@ -176,7 +176,7 @@ class Host:
         options: Options | None = None,
         until_delivered: bool = False,
     ) -> Upload:
-        """Sends bytes to a host. Routers store them while the receiver is away."""
+        """Sends bytes to a host that has not requested them. Routers store them while the receiver is away."""
         native = self._native.send(destination, data, file_name, options, until_delivered)
         return Upload(native)
 
@@ -188,14 +188,14 @@ class Host:
         options: Options | None = None,
         until_delivered: bool = False,
     ) -> Upload:
-        """Sends a file to a host."""
+        """Sends a file to a host; see :meth:`send`."""
         path = os.fspath(path)
         return Upload(self._native.send_file(destination, path, options, until_delivered))
 
     def inbox(
         self, *, senders: Iterable[str] | None = None, max_size: int | None = None
     ) -> Iterator[Offer]:
-        """Iterates over what others send. Offers of other senders, and longer ones, are refused."""
+        """Iterates over offers. Those of other ``senders``, or longer than ``max_size`` bytes, are refused."""
         inbox = self._native.inbox(None if senders is None else list(senders), max_size)
         while True:
             yield Offer(inbox.next_offer())
@@ -203,23 +203,23 @@ class Host:
     def message(
         self, destination: str, channel: int, data: Buffer, *, options: Options | None = None
     ) -> None:
-        """Sends at most 32 KiB to those that listen to a channel at a host. They arrive at most once. Of the options
-        the storage and the service count."""
+        """Sends at most 32,768 bytes to the programs that listen to a channel at a host. A message arrives at most once
+        and is not acknowledged. Of the options only storage and service apply."""
         self._native.message(destination, channel, data, options)
 
     def attach_service(self, key_file: str | os.PathLike[str]) -> str:
-        """Attaches the host by the name of a key beside its own, until the program detaches. What others send to that
-        name with the service "anycast" reaches the nearest host that is attached by it. Returns the name, once the
-        name service knows of it."""
+        """Attaches the host under the name of a key in addition to its own, until the program detaches. Anycast to that
+        name reaches the nearest host attached under it. Returns the name once it is registered with the name
+        service."""
         return self._native.attach_service(os.fspath(key_file))
 
     def join_group(self, admission: str) -> str:
-        """Joins a group with this host, by the text that ``whimbrel group admit`` prints. A membership outlasts the
-        program. Returns the group's name, to which others send with the service "multicast"."""
+        """Makes this host a member of a group. ``admission`` is the text that ``whimbrel group admit`` prints. A
+        membership outlasts the program. Returns the group's name, the destination for the service "multicast"."""
         return self._native.join_group(admission)
 
     def leave_group(self, admission: str) -> str:
-        """Leaves a group. Returns its name."""
+        """Ends the host's membership of a group. Returns the group's name."""
         return self._native.leave_group(admission)
 
     def listen(self, channel: int) -> Iterator[Message]:
@@ -232,11 +232,11 @@ class Host:
             reader.close()
 
     def transfers(self) -> list[Transfer]:
-        """Returns the program's transfers."""
+        """Returns the transfers of this program."""
         return [Transfer(*transfer) for transfer in self._native.transfers()]
 
     def detach(self) -> None:
-        """Withdraws what is published, and ends all transfers with an error."""
+        """Withdraws all publications and ends all transfers with an error."""
         self._native.detach()
 
     def __enter__(self) -> Host:
@@ -247,7 +247,7 @@ class Host:
 
 
 def attach(socket: str | os.PathLike[str] | None = None, *, reconnect_for: float = 60.0) -> Host:
-    """Attaches to the host daemon on ``socket``, or to this user's or the system's. While it is away, transfers wait for
-    ``reconnect_for`` seconds before they fail."""
+    """Attaches to the host daemon on ``socket``, by default to this user's or else the system's. If the daemon
+    goes away, transfers fail after ``reconnect_for`` seconds."""
     path = None if socket is None else os.fspath(socket)
     return Host(_native.NativeHost(path, reconnect_for, True))

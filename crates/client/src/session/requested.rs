@@ -30,7 +30,7 @@ pub struct GetOptions {
 }
 
 impl Default for GetOptions {
-    /// Returns in order, of any length, in chunks as the path affords, with NACKs.
+    /// Returns the defaults: bytes in order, no limit of the length, a chunk size that the network chooses, NACKs.
     fn default() -> GetOptions {
         GetOptions {
             in_order: true,
@@ -41,27 +41,27 @@ impl Default for GetOptions {
     }
 }
 
-/// How far a fetched content is.
+/// The progress of a fetched content.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct FetchedSoFar {
     /// The content.
     pub content: Guid,
     /// Its state; `None` while the host is away.
     pub state: Option<TransferState>,
-    /// Bytes that have arrived and are verified.
+    /// Verified bytes that have arrived.
     pub bytes: u64,
     /// The content's length, once known.
     pub length: Option<u64>,
-    /// The name that its source suggests, which must not be used as a path; empty until something has arrived.
+    /// The file name that the source suggests; empty until bytes have arrived. It must not be used as a path.
     pub file_name: String,
-    /// All of it has arrived.
+    /// True once all bytes have arrived.
     pub is_complete: bool,
 }
 
 /// Verified bytes of a content.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ContentPiece {
-    /// The place of the first one in the content.
+    /// The offset of the first byte in the content.
     pub offset: u64,
     /// The bytes.
     pub data: Bytes,
@@ -72,9 +72,9 @@ pub struct ContentPiece {
 pub enum ChunkStep {
     /// Bytes have arrived.
     Piece(ContentPiece),
-    /// Nothing for now.
+    /// No bytes yet.
     Waiting,
-    /// All bytes were taken; the content's length.
+    /// All bytes have been taken; the content's length.
     Complete(u64),
 }
 

@@ -179,7 +179,9 @@ pub(crate) fn listen(
         .local_addr()
         .map_err(LabError::system("read a socket's address"))?;
     let SocketAddr::V4(address) = bound else {
-        return Err(LabError::BadTopology(format!("{bound} is no IPv4 address")));
+        return Err(LabError::BadTopology(format!(
+            "{bound} is not an IPv4 address"
+        )));
     };
     Ok((listener, address))
 }

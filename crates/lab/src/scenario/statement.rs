@@ -120,16 +120,20 @@ impl Tolerance {
         // A computed number may miss its bound by its last bit.
         (ours - theirs).abs() <= room * (1.0 + 1e-9) + f64::EPSILON
     }
-}
 
-/// As "within 10 % or 5".
-impl fmt::Display for Tolerance {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tolerance { share, absolute } = *self;
-        match (share > 0.0, absolute > 0.0) {
-            (true, true) => write!(f, "within {} % or {absolute}", number(100.0 * share)),
-            (true, false) => write!(f, "within {} %", number(100.0 * share)),
-            _ => write!(f, "within {absolute}"),
+    /// Returns it as text, for a quantity in `unit`: "within 10 % or 5 ms".
+    pub fn in_unit(self, unit: &str) -> String {
+        let unit = match unit {
+            "%" => "percentage points",
+            other => other,
+        };
+        let absolute = format!("{} {unit}", self.absolute);
+        let absolute = absolute.trim_end();
+        let share = number(100.0 * self.share);
+        match (self.share > 0.0, self.absolute > 0.0) {
+            (true, true) => format!("within {share} % or {absolute}"),
+            (true, false) => format!("within {share} %"),
+            _ => format!("within {absolute}"),
         }
     }
 }
@@ -195,7 +199,7 @@ mod tests {
     #[test]
     fn the_larger_of_several_tolerances_holds() {
         let Both { tolerance, range } = read("[\"10 %\", 5]", "{ from = 48, below = 58 }").unwrap();
-        assert_eq!(tolerance.to_string(), "within 10 % or 5");
+        assert_eq!(tolerance.in_unit("ms"), "within 10 % or 5 ms");
         assert!(tolerance.admits(10.0, 15.0) && !tolerance.admits(10.0, 15.1));
         assert!(tolerance.admits(100.0, 110.0) && !tolerance.admits(100.0, 89.9));
         assert_eq!(range.to_string(), "from 48, below 58");

@@ -98,7 +98,7 @@ pub const STUDIES: [Study; 27] = [
     },
     Study {
         name: "mftp-multicast",
-        title: "One file for 1 to 1,000 receivers behind a tree: to a group, to each, and beside NORM, UFTP and udpcast",
+        title: "One file for 1 to 1,000 receivers behind a tree: to a group, to each, and by NORM, UFTP and udpcast",
         source: concat!(
             mftp!(),
             ", section 3.5, and section 2, Table 1, row Multicast"
@@ -113,7 +113,7 @@ pub const STUDIES: [Study; 27] = [
     },
     Study {
         name: "belrp-linear",
-        title: "Recovery of losses on each link of a line of six nodes, at six rates of loss",
+        title: "Recovery of losses on each link of a line of six nodes, at six loss rates",
         source: concat!(belrp!(), ", section IV, Figs. 2 (a), 2 (c) and 3, Table II"),
         scenario: include_str!("../../../../studies/belrp-linear/scenario.toml"),
         paper: include_str!("../../../../studies/belrp-linear/paper.toml"),
@@ -176,7 +176,7 @@ pub const STUDIES: [Study; 27] = [
     },
     Study {
         name: "ptp-fairness",
-        title: "Two paths of one consumer beside one of another, over a shared bottleneck",
+        title: "A consumer with two paths and one with a single path over a shared bottleneck",
         source: concat!(ptp!(), ", section 6-D, Figs. 19 and 20"),
         scenario: include_str!("../../../../studies/ptp-fairness/scenario.toml"),
         paper: include_str!("../../../../studies/ptp-fairness/paper.toml"),
@@ -188,7 +188,7 @@ pub const STUDIES: [Study; 27] = [
     },
     Study {
         name: "ptp-cache",
-        title: "A path past a cache with half of the content, up to where the cache ends",
+        title: "A path with a cache that holds half of the first 2,000 Data",
         source: concat!(ptp!(), ", section 6-E, Figs. 22 and 23"),
         scenario: include_str!("../../../../studies/ptp-cache/scenario.toml"),
         paper: include_str!("../../../../studies/ptp-cache/paper.toml"),
@@ -223,7 +223,7 @@ pub const STUDIES: [Study; 27] = [
     },
     Study {
         name: "tcpicn-sim",
-        title: "50 MB over TCP: plain IP beside the three inter-proxy protocols",
+        title: "50 MB over TCP: plain IP and the three inter-proxy protocols",
         source: concat!(tcpicn!(), ", section 4.1, Figs. 8 and 9"),
         scenario: include_str!("../../../../studies/tcpicn-sim/scenario.toml"),
         paper: include_str!("../../../../studies/tcpicn-sim/paper.toml"),
@@ -234,7 +234,7 @@ pub const STUDIES: [Study; 27] = [
     },
     Study {
         name: "tcpicn-fairness",
-        title: "Ten TCP streams at once: plain IP beside unreliable prefetching",
+        title: "Ten concurrent TCP streams: plain IP and unreliable prefetching",
         source: concat!(tcpicn!(), ", section 4.2, Fig. 11"),
         scenario: include_str!("../../../../studies/tcpicn-fairness/scenario.toml"),
         paper: include_str!("../../../../studies/tcpicn-fairness/paper.toml"),
@@ -246,7 +246,7 @@ pub const STUDIES: [Study; 27] = [
     },
     Study {
         name: "tcpicn-grid",
-        title: "A file over TCP by round trip and loss: plain IP beside unreliable prefetching",
+        title: "A file over TCP by round-trip time and loss: plain IP and unreliable prefetching",
         source: concat!(tcpicn!(), ": beyond it"),
         scenario: include_str!("../../../../studies/tcpicn-grid/scenario.toml"),
         paper: include_str!("../../../../studies/tcpicn-grid/paper.toml"),
@@ -269,7 +269,7 @@ pub const STUDIES: [Study; 27] = [
     },
     Study {
         name: "tcpicn-page",
-        title: "A web page of many small objects in a browser: plain IP beside unreliable prefetching",
+        title: "A web page of many small objects in a browser: plain IP and unreliable prefetching",
         source: concat!(tcpicn!(), ": beyond it"),
         scenario: include_str!("../../../../studies/tcpicn-page/scenario.toml"),
         paper: include_str!("../../../../studies/tcpicn-page/paper.toml"),
@@ -304,7 +304,7 @@ pub const STUDIES: [Study; 27] = [
     },
     Study {
         name: "multihoming-grid",
-        title: "Links of unequal rates and round trips, with losses, faults and traces: what dividing a flow brings",
+        title: "Links of unequal rates and round-trip times, with losses, faults and traces: the gain from dividing a flow",
         source: concat!(multihoming!(), ": beyond it"),
         scenario: include_str!("../../../../studies/multihoming-grid/scenario.toml"),
         paper: include_str!("../../../../studies/multihoming-grid/paper.toml"),
@@ -339,7 +339,7 @@ pub const STUDIES: [Study; 27] = [
     },
     Study {
         name: "gstar",
-        title: "Routers that learn their ways: a mesh, vehicles, a failed link, and contacts that come and go",
+        title: "Learned routes: a mesh, vehicles, a failed link, and intermittent contacts",
         source: "Nelson et al., \"GSTAR: Generalized Storage-Aware Routing for MobilityFirst in the Future Mobile \
                  Internet\" (MobiArch 2011), and Jain et al., \"STAR: STorage Aware Routing protocol for generalized \
                  delay tolerant networks\" (WoWMoM 2011, arXiv:2105.07292)",
@@ -352,7 +352,7 @@ pub const STUDIES: [Study; 27] = [
     },
     Study {
         name: "gnrs-scale",
-        title: "Names at any size: copies over an internet-like topology; name servers at work, embedded and on a cluster",
+        title: "Name service at scale: copies over an internet-like topology; name servers under load, embedded and on a cluster",
         source: "Vu et al., \"DMap: A Shared Hosting Scheme for Dynamic Identifier to Locator Mappings in the Global Internet\" \
                  (ICDCS 2012), and Sharma et al., \"A Global Name Service for a Highly Mobile Internetwork\" (SIGCOMM 2014)",
         scenario: include_str!("../../../../studies/gnrs-scale/scenario.toml"),

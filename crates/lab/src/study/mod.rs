@@ -160,7 +160,7 @@ struct Statement {
     /// The range in which ours agrees with the paper's words.
     #[serde(default)]
     range: Option<Range>,
-    /// The unit of the range and the value.
+    /// The unit of tolerance, range and value.
     #[serde(default)]
     unit: String,
     /// The paper's own number, where its words have one.
@@ -183,7 +183,7 @@ impl Statement {
     /// Returns the quantity, and the condition of agreement.
     fn judged(&self) -> String {
         let by = [
-            self.tolerance.map(|tolerance| tolerance.to_string()),
+            self.tolerance.map(|it| it.in_unit(&self.unit)),
             self.range
                 .map(|range| format!("{range} {}", self.unit).trim_end().to_owned()),
         ];

@@ -46,7 +46,7 @@ pub struct ContentOffer {
     pub content: Publish,
 }
 
-/// How far a sent content is.
+/// The state of a sent content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SendState {

@@ -26,20 +26,18 @@ const MIN_CHUNK_LIMIT: u64 = 16 << 10;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HopSection {
-    /// Congestion control: "bottleneck" (a model of the path, which takes neither jitter nor random
-    /// loss for congestion), "cubic" (RFC 9438), "scavenger" (only what other flows leave),
-    /// "unpaced" (limited by the neighbour's window alone), or a rate as "100 Mbit/s", which is sent
-    /// whatever others do.
+    /// Congestion control: "bottleneck" (a model of the path that tolerates jitter and random loss),
+    /// "cubic" (RFC 9438), "scavenger" (yields to other traffic), "unpaced" (limited only by the
+    /// neighbour's window), or a constant rate such as "100 Mbit/s".
     pub pacing: Pacing,
-    /// Capacity of this node's back-pressure buffer for chunks that wait to be forwarded, in
-    /// packets.
+    /// Capacity of this node's back-pressure buffer, in packets.
     pub buffer_packets: usize,
     /// Largest chunk, at most 4 MiB; the smaller of both neighbours' limits applies.
     #[schemars(with = "String")]
     pub chunk_limit: ByteSize,
     /// Chunks of at most this many packets are sent without requesting room first.
     pub small_chunk_packets: u16,
-    /// Maximum of chunks in flight in one direction.
+    /// Maximum number of chunks in flight per direction.
     pub max_chunks_in_flight: u16,
     /// Minimum retransmission timeout.
     #[schemars(with = "String")]
@@ -65,18 +63,17 @@ pub struct HopSection {
     /// or the path loses its frames (1,040 octets); "require": no sessions without it.
     #[schemars(with = "String")]
     pub post_quantum: PostQuantum,
-    /// Which callers of a listening link are admitted: "any": all that are not denied; "first-use":
-    /// the same, and each is listed from then on, while the list has fewer than 2,048 names and the
-    /// caller's network less than its share of them;
-    /// "listed": listed names only. `whimbrel router allow` and `deny` (`host allow`, `host deny`) change
-    /// the list at run time, in a file beside the key.
+    /// Which callers of a listening link are admitted. "any": all that are not denied; "first-use":
+    /// as "any", but a caller is added to the list, up to 2,048 names and each network's share;
+    /// "listed": listed names only. `whimbrel router allow` and `deny` (`host allow`, `host deny`)
+    /// change the list at run time, in a file next to the key.
     #[schemars(with = "String")]
     pub callers: CallerPolicy,
-    /// Names that may call, beside those of the file.
+    /// Admitted names, in addition to those in the file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>", example = example_names())]
     pub allow: Vec<Guid>,
-    /// Names that may not.
+    /// Denied names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>", example = example_names())]
     pub deny: Vec<Guid>,

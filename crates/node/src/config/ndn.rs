@@ -19,8 +19,7 @@ pub const NDN_WEBSOCKET_PORT: u16 = 9696;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NdnSection {
-    /// Whether this router forwards NDN. Default: yes, unless links make it a MobilityFirst router
-    /// only.
+    /// Whether this router forwards NDN. Default: yes, unless links make it a MobilityFirst router only.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &true)]
     pub enabled: Option<bool>,
@@ -46,8 +45,8 @@ pub struct NdnSection {
     #[serde(deserialize_with = "listening::list")]
     #[schemars(with = "Vec<String>")]
     pub websocket: Vec<SocketAddr>,
-    /// Web pages that may connect there, by scheme, host and port; all others are refused. Programs
-    /// other than browsers need no entry. Empty: no page. "*": every page of every site.
+    /// Origins of web pages that may connect there (scheme, host and port); others are refused.
+    /// Programs other than browsers need no entry. Empty: no page. "*": every page of every site.
     #[schemars(example = example_origins())]
     pub allowed_origins: Vec<String>,
     /// Whether to join the multicast group on the interfaces.
@@ -55,12 +54,12 @@ pub struct NdnSection {
     /// The UDP multicast group.
     #[schemars(with = "String")]
     pub multicast_group: SocketAddr,
-    /// Interfaces for multicast; one that this machine does not have yet is waited for. Empty: all that
-    /// are up and support it.
+    /// Interfaces for multicast; the router waits for those that do not exist yet. Empty: all that are
+    /// up and support it.
     #[schemars(example = example_interfaces())]
     pub interfaces: Vec<String>,
-    /// Interfaces on which to join the Ethernet multicast group; one that this machine does not have yet
-    /// is waited for. Needs root or CAP_NET_RAW.
+    /// Interfaces on which to join the Ethernet multicast group; the router waits for those that do
+    /// not exist yet. Needs root or CAP_NET_RAW.
     #[schemars(example = example_interfaces())]
     pub ethernet: Vec<String>,
     /// Largest UDP datagram with its IP and UDP headers, in bytes, if the path's MTU is larger.
@@ -70,20 +69,20 @@ pub struct NdnSection {
     pub content_store: ByteSize,
     /// Eviction policy of a full content store: "s3-fifo" or "lru".
     pub content_store_policy: String,
-    /// Maximum of pending Interests.
+    /// Maximum number of pending Interests.
     pub pit_entries: usize,
-    /// Strategy of names without an ndn_strategy.
+    /// Strategy for names without an `[[ndn_strategy]]`.
     pub strategy: String,
     /// Treatment of unsolicited Data: "drop", "admit-local" or "admit-network".
     pub unsolicited_data: String,
-    /// Names of the producer regions of this router: an Interest whose forwarding hint names one of
-    /// them has arrived.
+    /// Names of this router's producer regions: an Interest whose forwarding hint names one of them
+    /// has reached its region.
     #[schemars(example = example_regions())]
     pub regions: Vec<String>,
-    /// Accepted faces end after this silence.
+    /// Idle time after which accepted faces are closed.
     #[schemars(with = "String")]
     pub idle_timeout: Span,
-    /// Maximum of faces.
+    /// Maximum number of faces.
     pub max_faces: usize,
     /// Link reliability of faces created by configuration or command: "auto", "adaptive",
     /// "ndnlpv2", "paper" or "off".
@@ -96,9 +95,8 @@ pub struct NdnSection {
     pub anchors: Vec<PathBuf>,
     /// Whether neighbours may register prefixes under /localhop/nfd/rib, signed by an anchor's key.
     pub localhop: bool,
-    /// Address to listen on for Prometheus (http://ADDRESS/metrics), or a port alone for all
-    /// addresses, for this plane alone: `[router]` metrics tells of all that the router does.
-    /// Default: none.
+    /// Address to listen on for Prometheus (http://ADDRESS/metrics), or a port alone for all addresses, with the
+    /// metrics of this plane only; `metrics` of `[router]` has all of them. Default: none.
     #[serde(
         skip_serializing_if = "Option::is_none",
         deserialize_with = "listening::maybe"

@@ -70,7 +70,7 @@ impl Draft {
                 Some(peer) => name_servers.push(peer),
                 None => found.add(
                     format!("router.name_servers[{index}]"),
-                    format!("{server} is no address of a name server: those are reached over UDP; write host:port"),
+                    format!("{server} is not the address of a name server: those are reached over UDP; write host:port"),
                 ),
             }
         }

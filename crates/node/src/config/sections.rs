@@ -21,8 +21,7 @@ use super::{
     NdnStrategySection, Pacing, Remote, Via,
 };
 
-/// The whole configuration. Each kind of node has its own sections; a section of another kind is a
-/// fault.
+/// The whole configuration. Each kind of node has its own sections; a section of another kind is a fault.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -71,8 +70,8 @@ fn is_default<T: Default + PartialEq>(section: &T) -> bool {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RouterSection {
-    /// The key whose hash is the router's name; created at the first start. Default: router.pem in
-    /// the state folder.
+    /// The private key whose public key's hash is the router's name; created at the first start.
+    /// Default: router.pem in the state folder.
     #[schemars(example = &"/var/lib/whimbrel/router.pem")]
     pub key: Option<PathBuf>,
     /// The socket for `whimbrel router status`. Default: router.sock in the run-time folder.
@@ -83,37 +82,35 @@ pub struct RouterSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"whimbrel")]
     pub socket_group: Option<String>,
-    /// Name servers, the preferred one first. Without any, only hosts attached here and their
-    /// contents can be found.
+    /// Name servers, the preferred one first. Without any, only hosts attached here and their contents can be found.
     #[schemars(example = example_name_servers())]
     pub name_servers: Vec<Remote>,
     /// Next hop of chunks whose address has no route: a neighbour's name or a link's label.
     #[schemars(example = &"north")]
     pub default_route: Option<Via>,
-    /// Names of routers that forward for others: what comes from them is believed, whoever its source
-    /// is. A router that is neither listed, nor in a route, nor the `name` of a link must prove for
-    /// each host attached to it that it speaks for it.
+    /// Names of trusted routers, which may forward chunks from any source. A router that is neither listed, nor in a
+    /// route, nor the `name` of a link must present a signed record of each host for which it forwards.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>", example = example_names())]
     pub neighbours: Vec<Guid>,
-    /// How ways to other routers are found: "static" (by `[[route]]` and the default route) or "learned":
-    /// the routers in `neighbours`, in routes, and those of links with a `name` are told the costs of this
-    /// router's links and tell theirs, so that ways follow from what is measured. A `[[route]]` wins.
-    /// "fewest-hops": the same, but no link is measured and all cost the same.
+    /// How routes to other routers are found. "static": by `[[route]]` and the default route.
+    /// "learned": by link-state announcements with measured costs, exchanged with the routers in
+    /// `neighbours`, in routes, and of links with a `name`; a `[[route]]` takes precedence.
+    /// "fewest-hops": as "learned", with the same cost for every link and without measurements.
     #[schemars(with = "String")]
     pub routing: RoutingName,
-    /// How long data waits in this router's storage while the learned way costs more than eight times as
-    /// much as the usual one: for networks whose good links come and go. Default: not at all.
+    /// How long data may wait in this router's storage while the learned route costs more than eight
+    /// times the usual one, for networks whose good links come and go. Default: it does not wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", example = &"5 min")]
     pub wait_for_usual: Option<Span>,
-    /// A file with known contacts, in the text form of ION (`a contact +0 +60 1 2 100000`), for learned
-    /// ways: where no path leads now, and where a chunk arrives sooner so, it waits for the next contact.
+    /// A contact plan in ION's text form (`a contact +0 +60 1 2 100000`), for learned routes. A chunk
+    /// waits for the next contact if there is no path, or if it then arrives sooner.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"/etc/whimbrel/contacts")]
     pub contacts: Option<PathBuf>,
-    /// How flows to destinations with several next hops are divided: "pull" (a next hop with room takes
-    /// the next chunk if it is complete early enough there), "weights", "paper" or "round-robin".
+    /// How flows are divided among several next hops: "pull" (a next hop with room takes the next
+    /// chunk if it would arrive early enough that way), "weights", "paper" or "round-robin".
     #[schemars(with = "String")]
     pub scheduler: SchedulerName,
     /// Address to listen on for Prometheus (http://ADDRESS/metrics), for both planes; a port alone
@@ -130,8 +127,8 @@ pub struct RouterSection {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HostSection {
-    /// The key whose hash is the host's name; created at the first start. Default: host.pem in the
-    /// state folder.
+    /// The private key whose public key's hash is the host's name; created at the first start.
+    /// Default: host.pem in the state folder.
     #[schemars(example = &"/var/lib/whimbrel/host.pem")]
     pub key: Option<PathBuf>,
     /// The socket for local programs. Default: host.sock in the run-time folder.
@@ -142,41 +139,40 @@ pub struct HostSection {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"whimbrel")]
     pub socket_group: Option<String>,
-    /// How several links are used: "all" to the same router as the preferred one at once;
-    /// "everywhere": those to other routers as well; in "order": the preferred one that responds;
-    /// "weights": as "everywhere", and what this host
-    /// sends is divided by `[[link]] weight`. It chooses among the links that `cost`, `metered` and
-    /// `quota` leave. `whimbrel host policy` changes it at run time.
+    /// How several links are used. "all": together, those to the same router as the preferred link;
+    /// "everywhere": together, those to all routers; "order": only the first responsive one;
+    /// "weights": as "everywhere", with uploads divided by `[[link]] weight`. Applies to the links
+    /// that `cost`, `metered` and `quota` allow. `whimbrel host policy` changes it at run time.
     #[schemars(with = "String")]
     pub policy: PolicyName,
-    /// Labels of links, the preferred one first; links that are not listed come last.
+    /// Labels of links, preferred first; unlisted links come last.
     #[schemars(example = example_preference())]
     pub preference: Vec<String>,
-    /// How what this host sends is divided among its links: as a router's `scheduler`.
+    /// How uploads are divided among links, as a router's `scheduler`.
     #[schemars(with = "String")]
     pub scheduler: SchedulerName,
-    /// Lifetime of the host's binding to its routers without renewal.
+    /// Lifetime of the host's binding to its routers, unless renewed.
     #[schemars(with = "String")]
     pub binding_lifetime: Span,
-    /// Lifetime of an announcement of content without renewal: an hour at most.
+    /// Lifetime of a content announcement, unless renewed: at most an hour.
     #[schemars(with = "String")]
     pub announcement_lifetime: Span,
-    /// How long a chunk may be missing before its source is told.
+    /// How long a chunk may be missing before a Nack is sent to its source.
     #[schemars(with = "String")]
     pub nack_timeout: Span,
-    /// How many routers with a cache a request for a missing chunk may pass in vain, if this host has sent the chunk
-    /// to a group; the next one drops the request. Default: it reaches this host.
+    /// For content that this host sends to a group: the number of caching routers that may forward a
+    /// request for missing chunks; the next one drops it. Default: all requests reach this host.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &4)]
     pub nack_routers: Option<u8>,
-    /// Initial end-to-end window: what a source may send before it hears of its receiver. A program
-    /// that keeps up has its window doubled each time.
+    /// Initial end-to-end window: what a source may send before its receiver confirms anything. It
+    /// doubles while the receiving program keeps up.
     #[schemars(with = "String")]
     pub window: ByteSize,
-    /// The longest content to fetch.
+    /// Maximum length of a content to fetch.
     #[schemars(with = "String")]
     pub content_limit: ByteSize,
-    /// Maximum of contents being fetched, and of contents being served.
+    /// Maximum number of contents being fetched, and of contents being served.
     pub max_transfers: usize,
     /// Address to listen on for Prometheus (http://ADDRESS/metrics); a port alone stands for all
     /// addresses. Default: none.
@@ -305,40 +301,38 @@ pub struct GnrsSection {
     #[serde(deserialize_with = "listening::one")]
     #[schemars(with = "String")]
     pub listen: SocketAddr,
-    /// Where the records are: a file, "memory", or some nodes of a Redis or Valkey Cluster
-    /// ("redis://HOST:PORT,HOST:PORT", or "rediss://" for TLS). Default: names.redb in the state
-    /// folder.
+    /// The store of records: a file, "memory", or nodes of a Redis or Valkey Cluster ("redis://HOST:PORT,HOST:PORT",
+    /// or "rediss://" for TLS). Default: names.redb in the state folder.
     #[schemars(example = &"/var/lib/whimbrel/names.redb")]
     pub store: Option<PathBuf>,
-    /// The file with the password of the cluster. Default: none, or the one in `store`.
+    /// A file with the cluster's password. Default: none, or the one in `store`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"/etc/whimbrel/store.password")]
     pub store_password_file: Option<PathBuf>,
-    /// The file with the certificates (PEM) that sign those of the cluster's nodes. Default: those of
-    /// the system.
+    /// A file with the CA certificates (PEM) for the cluster's nodes. Default: those of the system.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"/etc/whimbrel/store-ca.pem")]
     pub store_certificates: Option<PathBuf>,
-    /// Name servers of other sites, which have copies of the records; for a store in a file or in memory.
+    /// Other name servers with which records are replicated, for a store in a file or in memory.
     #[schemars(example = example_name_servers())]
     pub peers: Vec<Remote>,
-    /// The address of this name server as all others have it in `peers`. Without one, it keeps all
-    /// records; it is needed where there are more servers than copies.
+    /// This name server's address, as written in the `peers` of the others. Required if there are
+    /// more servers than copies; without it, this server keeps all records.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"names.example:4720")]
     pub name: Option<String>,
-    /// Copies of a record, among this server and `peers`.
+    /// Number of copies of a record, among this server and `peers`.
     pub copies: usize,
-    /// Maximum of records in a file or in memory.
+    /// Maximum number of records in a file or in memory.
     pub max_records: usize,
     /// Maximum memory for records in a file or in memory.
     #[schemars(with = "String")]
     pub max_bytes: ByteSize,
-    /// Maximum of providers per content.
+    /// Maximum number of providers per content.
     pub max_providers: usize,
-    /// Maximum of clients, such as routers, at a time.
+    /// Maximum number of clients, such as routers, at a time.
     pub max_clients: usize,
-    /// Maximum of watched names, of all clients together.
+    /// Maximum number of watched names, for all clients together.
     pub max_watches: usize,
     /// The socket for `whimbrel gnrs status`. Default: gnrs.sock in the run-time folder.
     #[schemars(example = &"/run/whimbrel/gnrs.sock")]
@@ -400,63 +394,60 @@ impl Default for GnrsSection {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkSection {
-    /// The link's name, for routes, preferences and reports. Default: its remote, or "link" and its
-    /// number in this file, from 1 on.
+    /// The link's name in routes, preferences and reports. Default: its remote, or "link" and its
+    /// number in this file, counted from 1.
     #[serde(default)]
     #[schemars(example = &"north")]
     pub label: String,
-    /// What to bind: address and port for UDP, "ip://0.0.0.0" for bare IP, "dev://eth0" for
-    /// Ethernet. An address or interface that this machine does not have yet is waited for. Default:
-    /// what leads to the neighbour, with an ephemeral port.
+    /// The local end: address and port for UDP, "ip://0.0.0.0" for bare IP, "dev://eth0" for
+    /// Ethernet. The node waits for an address or interface that does not exist yet. Default: as
+    /// the route to the neighbour requires, with an ephemeral port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", example = &"0.0.0.0:4711")]
     pub bind: Option<Bind>,
-    /// The neighbour: host:port for UDP, "ip://192.0.2.7" for bare IP,
-    /// "ether://[02:00:5e:10:00:07%eth0]" for a station on an interface. Bare IP and Ethernet need
-    /// root or CAP_NET_RAW.
+    /// The neighbour: host:port for UDP, "ip://192.0.2.7" for bare IP, "ether://[02:00:5e:10:00:07%eth0]" for a
+    /// station on an interface. Bare IP and Ethernet need root or CAP_NET_RAW.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"192.0.2.7:4711")]
     pub remote: Option<Remote>,
-    /// The only name that the neighbour at `remote` may prove: 64 hexadecimal digits, as `whimbrel id
-    /// show` prints them there. A router believes such a neighbour, whoever the source of what it
-    /// forwards is. Default: the name that was first proven at this address, kept in a file beside the
-    /// key.
+    /// The neighbour's name: 64 hexadecimal digits, as `whimbrel id show` prints them there. A neighbour that proves
+    /// another name is rejected. On a router, a neighbour named here may forward chunks from any source. Default: the
+    /// first name proven at this address, kept in a file next to the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", example = example_names()[0])]
     pub name: Option<Guid>,
     /// Whether to accept inbound peers: neighbours and hosts that are not configured.
     #[serde(default)]
     pub listen: bool,
-    /// Maximum of inbound peers at a time.
+    /// Maximum number of inbound peers at a time.
     #[serde(default = "max_callers")]
     pub max_callers: usize,
-    /// Largest IP packet or Ethernet payload, in bytes, if the path's MTU is smaller than the
-    /// system's routes or the interface say.
+    /// Largest IP packet or Ethernet payload, in bytes, if the path's MTU is smaller than that of
+    /// the system's routes or the interface.
     #[serde(default = "ethernet_mtu")]
     pub mtu: usize,
-    /// Congestion control, as in `hop.pacing`: "scavenger" leaves the path to others, a rate is held
-    /// whatever others do. Default: that of the node.
+    /// Congestion control, as in `hop.pacing`: "scavenger" yields to other traffic, a rate is
+    /// constant. Default: that of the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", example = &"scavenger")]
     pub pacing: Option<Pacing>,
-    /// Frames are neither encrypted nor authenticated, so that whoever is on the path can read and
-    /// forge them: for measurements, and for links that nobody else can reach. Names are proven when a
-    /// session begins. Both ends must say so.
+    /// Whether frames are sent without encryption and authentication, so that anyone on the path can
+    /// read and forge them: for measurements, and for links that nobody else can reach. Names are
+    /// still proven when a session begins. Must be the same at both ends.
     #[serde(default)]
     pub plain: bool,
-    /// Of a host's link: its share under the policy "weights".
+    /// For a host's link: its share under the policy "weights".
     #[serde(default = "least_weight")]
     pub weight: u32,
-    /// Of a host's link: its tier. Links that cost more are used only while none that costs less
-    /// answers, not because that one is slow.
+    /// For a host's link: its tier. Links with a higher cost are used only while no link with a lower
+    /// one responds, not because those are slow.
     #[serde(default)]
     pub cost: u32,
-    /// Of a host's link: used only while no other one answers, whatever they cost.
+    /// For a host's link: used only while no unmetered link responds, whatever its cost.
     #[serde(default)]
     pub metered: bool,
-    /// Of a host's link: bytes that may cross it in each `quota_period`, both ways and with headers.
-    /// When they are used up, the link is shut until the next period. `host run` remembers what was
-    /// used in a file beside its key. Default: no bound.
+    /// For a host's link: bytes in both directions, with headers, per `quota_period`. Beyond them the link is shut
+    /// until the next period. `host run` keeps the usage in a file next to its key. Default: no bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", example = &"5 GB")]
     pub quota: Option<ByteSize>,
@@ -464,7 +455,7 @@ pub struct LinkSection {
     #[serde(default = "month")]
     #[schemars(with = "String")]
     pub quota_period: Span,
-    /// Of a host's link: not used until `whimbrel host interfaces set LABEL --on`.
+    /// For a host's link: disabled until `whimbrel host interfaces set LABEL --on`.
     #[serde(default)]
     pub off: bool,
 }
@@ -553,11 +544,11 @@ pub struct RouteSection {
     /// The next hop: a neighbour's name or the label of the link to it.
     #[schemars(example = &"north")]
     pub via: Via,
-    /// Lower is preferred. Write the section once for each next hop; worse ones carry chunks while
-    /// the better ones are silent.
+    /// Lower is preferred. Write the section once for each next hop; others are used while all
+    /// preferred ones are silent.
     #[serde(default)]
     pub preference: u16,
-    /// Share of a flow that is divided among next hops of the same preference.
+    /// Share of a flow, relative to other next hops of the same preference.
     #[serde(default = "one")]
     pub weight: NonZeroU16,
 }
@@ -573,20 +564,19 @@ pub struct StorageSection {
     /// Memory for all stored chunks together.
     #[schemars(with = "String")]
     pub total: ByteSize,
-    /// Stored chunks of one flow, in memory and on the disk.
+    /// Memory and disk for the stored chunks of one flow.
     #[schemars(with = "String")]
     pub per_flow: ByteSize,
-    /// Folder for stored chunks, so that they survive the router's end and a power cut; made if it is
-    /// missing. Without one they are in memory only.
+    /// Folder for stored chunks, so that they survive a restart and a power cut; created if missing.
+    /// Without one they are in memory only.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(example = &"/var/lib/whimbrel/chunks")]
     pub folder: Option<PathBuf>,
-    /// Bound of the chunks in the folder.
+    /// Disk space for chunks in the folder.
     #[schemars(with = "String")]
     pub disk: ByteSize,
-    /// Memory for verified copies of the content that passes, from which this router answers requests of
-    /// all clients. It is a part of `total`, and gives way to stored chunks. `"0 B"`: no copies, and no chunk
-    /// is verified here.
+    /// Memory for cached content, from which this router answers requests of all clients. It is a part of `total` and
+    /// gives way to stored chunks. `"0 B"`: no cache, and no chunk is verified here.
     #[schemars(with = "String")]
     pub cache: ByteSize,
     /// How long a chunk is stored.
@@ -596,11 +586,9 @@ pub struct StorageSection {
     /// binding takes effect at once.
     #[schemars(with = "String")]
     pub storage_timer: Span,
-    /// Whether to forward stored chunks as soon as possible; otherwise they wait for their source's
-    /// Push.
+    /// Whether to forward stored chunks as soon as possible; otherwise they wait for their source's Push.
     pub proactive: bool,
-    /// How long a responsive neighbour may accept no chunk before the chunks that wait for it are
-    /// stored.
+    /// How long a responsive neighbour may accept no chunk before the chunks queued for it are stored.
     #[schemars(with = "String")]
     pub held_back_patience: Span,
 }

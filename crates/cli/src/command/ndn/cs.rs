@@ -20,7 +20,7 @@ no command changes it.
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum CsCommand {
-    /// Show its size, limits and hits
+    /// Show the size, limits and hits of the content store
     #[command(after_help = format!("Example:\n  whimbrel cs info\n\n{CAPACITY}{MANAGEMENT_HELP}"))]
     Info(Info),
     /// Set its capacity in packets, and whether it admits and serves Data

@@ -24,7 +24,7 @@ enum Pipeline {
     Aimd,
     /// CUBIC
     Cubic,
-    /// RAAQM: shrinks at random, the more the higher a round trip stands among those of its route
+    /// RAAQM: random decreases, more likely the higher a round trip ranks on its route
     Raaqm,
 }
 
@@ -40,9 +40,9 @@ enum Find {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Select {
-    /// The one with the least bandwidth makes room for a random one
+    /// Replace the path with the least bandwidth by a random one
     Bandwidth,
-    /// A random one makes room for a random one
+    /// Replace a random path by a random one
     Random,
     /// The fewest hops
     Hops,
@@ -83,11 +83,11 @@ pub(super) struct FetchArguments {
     #[arg(short, long, value_name = "N", default_value_t = 15, allow_negative_numbers = true,
         value_parser = clap::value_parser!(i32).range(-1..=1_000_000))]
     retries: i32,
-    /// How long to go on while the answer is that no route leads to the name (Nack NoRoute), as while
-    /// a producer restarts; "0 s" to give up at once
+    /// How long to continue while no route leads to the name (Nack NoRoute), as while a producer restarts; "0 s" to
+    /// give up at once
     #[arg(long, value_name = "TIME", default_value = "10 s", value_parser = units::parse_duration)]
     no_route_timeout: Duration,
-    /// How the window of Interests changes; of --paths, of those by name
+    /// How the window of Interests changes; with --paths, that of Interests without a path
     #[arg(
         short,
         long,
@@ -156,7 +156,7 @@ pub(super) struct FetchArguments {
     /// 10 beside the name if there are several
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     paths: Option<u16>,
-    /// --paths: the choice where more are known than may be used
+    /// --paths: how to choose among more known paths than may be used
     #[arg(long, value_enum, value_name = "HOW", default_value = "bandwidth")]
     select: Select,
     /// --paths: how the windows of the paths are coupled

@@ -55,7 +55,7 @@ pub(crate) struct Get {
     /// Interest is repeated, and without an answer at all the command waits
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     timeout: Option<Duration>,
-    /// Give up once more than this has arrived: a producer can go on for ever
+    /// Give up once more than this has arrived: a producer may never end its content
     #[arg(long, value_name = "SIZE")]
     max_size: Option<ByteSize>,
     /// Write each change of the window to a file: seconds and segments

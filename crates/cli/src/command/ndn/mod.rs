@@ -73,7 +73,7 @@ pub(crate) enum NdnCommand {
     /// Answer pings until Ctrl-C
     #[command(after_help = format!("Example:\n  whimbrel ndn pingserver /example\n\n{NDN_HELP}"))]
     Pingserver(pingserver::Pingserver),
-    /// Generate or answer traffic of many names, as a configuration file says
+    /// Generate or answer traffic for many names, according to a configuration file
     #[command(subcommand)]
     Traffic(traffic::TrafficCommand),
 }

@@ -33,8 +33,8 @@ const SIGNATURE_ROOM: usize = 256;
 
 #[derive(Args, Debug)]
 pub(crate) struct Serve {
-    /// The name, as /example/film; without a version at its end (v=NUMBER), the time is appended as
-    /// its version. With one, a fetch under way goes on when this command is started again
+    /// The name, as /example/film; without a version at its end (v=NUMBER), the time is appended as its version. With
+    /// one, fetches in progress continue when this command is started again
     #[arg(value_parser = name)]
     name: Name,
     /// The file; by default standard input

@@ -29,15 +29,14 @@ pub(crate) enum PerfCommand {
     #[command(
         after_help = "Examples:\n  whimbrel perf server --router 192.0.2.1:4711\n  \
                       whimbrel perf server --listen 0.0.0.0:4711\n\n\
-                      Whoever reaches it can make its host fetch and send as fast as the network allows."
+                      Anyone who reaches it can make its host fetch and send as fast as the network allows."
     )]
     Server(Server),
-    /// Measure what the network carries to and from a server
+    /// Measure the throughput to or from a server
     #[command(
         after_help = "Examples:\n  whimbrel perf client 6b1e...c2 --router 192.0.2.1:4711 -R\n  \
                       whimbrel perf client 6b1e...c2 --from 192.0.2.7:4711 -t 30 -i 5 -P 4\n\n\
-                      Intervals show what the receiving end has got; the server tells that twice in an \
-                      interval.\n\nExit code 1: no server, or it has gone."
+                      Intervals count the bytes received, which the server reports twice per interval.\n\nExit code 1: the server did not answer, or disappeared."
     )]
     Client(Client),
 }
@@ -92,12 +91,12 @@ pub(crate) struct Client {
     /// Chunk size to ask for: a power of two from 16 KiB to 4 MiB
     #[arg(long, value_name = "SIZE", default_value = "1 MiB")]
     chunk_size: ByteSize,
-    /// How long the server may take to answer at first
+    /// How long to wait for the server's first answer
     #[arg(long, value_name = "DURATION", default_value = "10 s", value_parser = Span::with_unit)]
     connect_timeout: Span,
     #[command(flatten)]
     access: HostAccess,
-    /// Print one JSON object at the end, with the keys of iperf3 where they mean the same
+    /// Print one JSON object at the end, with iperf3's keys where they have the same meaning
     #[arg(long)]
     json: bool,
 }
@@ -236,6 +235,12 @@ fn plan(arguments: &Client) -> Result<Plan, Failure> {
         return Err(usage(format!(
             "--interval: {} is not from 100 ms to 1 h",
             arguments.interval
+        )));
+    }
+    if arguments.time.0 < Duration::from_millis(100) {
+        return Err(usage(format!(
+            "--time: {} is too short to measure; take at least 100 ms",
+            arguments.time
         )));
     }
     let streams = arguments.parallel;

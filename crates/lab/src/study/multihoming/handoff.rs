@@ -184,8 +184,8 @@ fn chart(cells: &[Cell<'_>]) -> NamedChart {
         name: String::from("pauses"),
         chart: LineChart {
             title: String::from("The longest pause of delivery beyond the time without a link"),
-            x_label: String::from("round trip of the last links, ms"),
-            y_label: String::from("ms"),
+            x_label: String::from("round-trip time of the last links, ms"),
+            y_label: String::from("pause beyond the time without a link, ms"),
             series: series.collect(),
             ..LineChart::default()
         },

@@ -128,7 +128,7 @@ fn chart(input: &StudyInput<'_>, ways: &[Way<'_>]) -> NamedChart {
         chart: LineChart {
             title: String::from("Fig. 3: ping over the LTE-like link"),
             x_label: String::from("request"),
-            y_label: String::from("round trip, ms"),
+            y_label: String::from("round-trip time, ms"),
             series: series.collect(),
             ..LineChart::default()
         },

@@ -248,7 +248,7 @@ fn chart(systems: &Systems<'_>) -> NamedChart {
         chart: LineChart {
             title: String::from("Fig. 5: downlink goodput at the client"),
             x_label: String::from("system"),
-            y_label: String::from("Mbit/s"),
+            y_label: String::from("goodput, Mbit/s"),
             series: vec![Series {
                 label: String::from("ours"),
                 points: points.map(|(at, it)| (at, it.mean())).collect(),

@@ -243,7 +243,7 @@ fn chart((group, clients): &(&str, Vec<&Client<'_>>)) -> NamedChart {
         chart: LineChart {
             title: format!("{group}: goodput of each client"),
             x_label: String::from("client, by the sum of its links"),
-            y_label: String::from("Mbit/s"),
+            y_label: String::from("goodput, Mbit/s"),
             series: vec![
                 series("sum of the links, each alone", &|it| it.got.sum()),
                 series("both links", &|it| it.got.all),

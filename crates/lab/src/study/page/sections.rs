@@ -236,7 +236,7 @@ pub(super) fn comparison(study: &Study, results: &[StudyResult]) -> Result<Marku
     let paper = study.paper()?;
     Ok(html! {
         section aria-labelledby="comparison" {
-            h2 #comparison { "Ours beside the paper's" }
+            h2 #comparison { "Comparison with the paper" }
             table.cards role="table" {
                 thead role="rowgroup" {
                     tr role="row" {

@@ -48,18 +48,18 @@ pub(in super::super) fn run(
         chart(
             &cells,
             "fig22",
-            "Fig. 22: Interests a second",
+            "Fig. 22: Interests per second",
             "Interests/s",
             Vec::new(),
-            &|sample| sample.stats.interests as f64,
+            &|sample, _| sample.stats.interests as f64,
         ),
         chart(
             &cells,
             "fig23",
             "Fig. 23: download rate",
-            "Mbit/s",
+            "rate on the consumer's link, Mbit/s",
             levels(input, &cells),
-            &|sample| sample.stats.bytes as f64 * 8e-6,
+            &|sample, on_wire| sample.stats.bytes as f64 * 8e-6 * on_wire,
         ),
     ];
     let tables = vec![table(&cells)];
@@ -226,9 +226,11 @@ fn chart(
     what: &str,
     y_label: &str,
     paper: Vec<(f64, f64)>,
-    value: &dyn Fn(&Sample) -> f64,
+    value: &dyn Fn(&Sample, f64) -> f64,
 ) -> NamedChart {
     let line = |cell: &Cell<'_>| {
+        let on_wire = cell.runs.first().and_then(|run| on_wire(cell, run));
+        let value = |sample: &Sample| value(sample, on_wire.unwrap_or(1.0));
         let samples = cell
             .runs
             .first()
@@ -242,7 +244,7 @@ fn chart(
             points: (1..=steps)
                 .map(|step| {
                     let at = start + STEP * f64::from(step);
-                    (at, rate(samples, at, STEP, value))
+                    (at, rate(samples, at, STEP, &value))
                 })
                 .collect(),
             ..Series::default()
@@ -259,7 +261,7 @@ fn chart(
         name: name.to_owned(),
         chart: LineChart {
             title: what.to_owned(),
-            x_label: String::from("s"),
+            x_label: String::from("time, s"),
             y_label: y_label.to_owned(),
             series,
             origin: (start, 0.0),

@@ -137,7 +137,7 @@ fn windows(figure: &str, cell: &Cell<'_>) -> NamedChart {
         name: format!("fig{figure}"),
         chart: LineChart {
             title: format!("Fig. {figure}: windows, {}", title(cell.solution)),
-            x_label: String::from("s"),
+            x_label: String::from("time, s"),
             y_label: String::from("window, segments"),
             series: vec![
                 line("several paths, all together", SEVERAL),

@@ -313,7 +313,7 @@ fn charts(input: &StudyInput<'_>, cells: &[Cell<'_>]) -> Vec<NamedChart> {
             ),
             chart: LineChart {
                 title: format!("{}: completion time, loss {loss}", figure.unwrap_or("More")),
-                y_label: String::from("s"),
+                y_label: String::from("completion time, s"),
                 series: vec![Series {
                     label: String::from("ours"),
                     points: points.collect(),
@@ -334,14 +334,14 @@ fn charts(input: &StudyInput<'_>, cells: &[Cell<'_>]) -> Vec<NamedChart> {
         (
             "fig8b",
             "Fig. 8 (b): TCP's retransmissions",
-            "segments sent again",
+            "retransmitted segments",
             |sample| sample.retransmitted as f64,
         ),
         ("fig8c", "Fig. 8 (c): TCP's window", window, self::window),
         (
             "fig8d",
             "Fig. 8 (d): TCP's retransmission timeout",
-            "s",
+            "timeout, s",
             timeout,
         ),
     ];

@@ -173,7 +173,7 @@ fn chart(
         name: name.to_owned(),
         chart: LineChart {
             title: what.to_owned(),
-            y_label: String::from("s"),
+            y_label: String::from("time, s"),
             series: series.collect(),
             categories: sizes.iter().map(|size| (*size).to_owned()).collect(),
             ..LineChart::default()
