@@ -7,13 +7,13 @@
 //! has left is sent its copy as any host, which may be stored. A member that is a group
 //! ([`super::group_expansion`]) is in the list of the copy to its router, which looks up the members of that one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_core::{Guid, PortId, Time};
 use whimbrel_gnrs::Lookup;
 
 use super::Router;
-use super::binding::Binding;
+use super::binding::{Binding, BindingOutcome};
 use super::effects::Effects;
 use super::group_expansion::{FoundMembers, GroupQuery, MembersUnknown, ProxyRule};
 use crate::chunk::Chunk;
@@ -117,7 +117,14 @@ impl Router {
         }
         self.effects.counters.group_chunks += 1;
         self.effects.counters.group_copies += copies as u64;
+        let slow = self.slow_ports(&outgoing, &here, &ways);
         for (port, networks) in ways {
+            if slow.contains(&port)
+                && let Some(member) = only_member(&networks)
+                && self.send_apart(now, &outgoing, member)
+            {
+                continue;
+            }
             for list in MemberList::of(networks) {
                 let mut copy = outgoing.clone();
                 copy.chunk.header.extensions.members = list;
@@ -127,6 +134,12 @@ impl Router {
             }
         }
         for member in here {
+            let port = self.port_of(&member);
+            if port.is_some_and(|port| slow.contains(&port))
+                && self.send_apart(now, &outgoing, member)
+            {
+                continue;
+            }
             let mut copy = outgoing.clone();
             copy.chunk.header.extensions.via = Some(member);
             self.forward(now, copy);
@@ -145,6 +158,49 @@ impl Router {
             rest.chunk.header.extensions.members = MemberList::unplaced(unreachable);
             self.store_or_give_up(now, rest);
         }
+    }
+
+    /// Returns the ports at which a copy would have the flow held back, unless all of them would: the fastest
+    /// member sets the pace, as far as the storage has room for what the others get later.
+    fn slow_ports(
+        &self,
+        outgoing: &ChunkToSend,
+        here: &[Guid],
+        ways: &BTreeMap<PortId, BTreeMap<Guid, Vec<Guid>>>,
+    ) -> BTreeSet<PortId> {
+        let here = here.iter().filter_map(|member| self.port_of(member));
+        let ports: BTreeSet<PortId> = ways.keys().copied().chain(here).collect();
+        let is_slow = |port: &&PortId| {
+            let waiting = self.links.neighbours.exceeds_part(**port, outgoing);
+            waiting.is_some_and(|chunks| chunks > 0)
+        };
+        let slow: BTreeSet<PortId> = ports.iter().filter(is_slow).copied().collect();
+        match slow.len() < ports.len() {
+            true => slow,
+            false => BTreeSet::new(),
+        }
+    }
+
+    fn port_of(&self, member: &Guid) -> Option<PortId> {
+        let hops = self.binding.attachments.hops_to(member, &self.links);
+        hops.best().map(|branch| branch.port)
+    }
+
+    /// Stores a copy for a slow member alone, which leaves as its next hop has room. Returns false if the storage
+    /// has none.
+    fn send_apart(&mut self, now: Time, outgoing: &ChunkToSend, member: Guid) -> bool {
+        let mut copy = outgoing.clone().for_member(member);
+        if !self.proxy.takes(&copy.chunk) {
+            return false;
+        }
+        let (links, effects) = (&self.links, &mut self.effects);
+        match self.binding.decide(now, &mut copy, links, effects) {
+            BindingOutcome::Send(hops) if hops.best().is_some() => {
+                self.store_to_leave(now, copy, &hops);
+            }
+            outcome => self.carry_on(now, copy, outcome),
+        }
+        true
     }
 
     /// Tells a host who the members of a group are. If the answer is on its way, the host asks again.
@@ -265,6 +321,13 @@ impl Binding {
         }
         pending.map_or(Ok(branches), |member| Err(MembersUnknown::Pending(member)))
     }
+}
+
+/// Returns the member of a list that has one alone.
+fn only_member(networks: &BTreeMap<Guid, Vec<Guid>>) -> Option<Guid> {
+    let mut members = networks.values().flatten();
+    let first = members.next().copied();
+    first.filter(|_| members.next().is_none())
 }
 
 /// Returns true for a chunk that several hosts may get.
