@@ -361,9 +361,12 @@ impl ChunkToSend {
 mod tests {
     use core::time::Duration;
 
-    use super::super::hostile::name;
-    use super::super::tests::{Net, SOURCE, config, data, join, port};
+    use whimbrel_gnrs::{GroupAdmission, Record, Statement};
+
+    use super::super::hostile::{keys, name, net_of_callers, register};
+    use super::super::tests::{Net, SOURCE, UNIX_MS, config, data, join, port};
     use super::*;
+    use crate::wire::ControlCode;
 
     /// Sends a chunk for a group, whose only member is at port 2, with this list.
     fn send(list: MemberList) -> Net {
@@ -438,6 +441,35 @@ mod tests {
         // Nobody is left.
         let net = send(MemberList::unplaced([name(8)]));
         assert!(net.received(2).is_empty() && net.received(3).is_empty());
+    }
+
+    /// The group has admitted another host, or somebody else has signed the admission.
+    #[test]
+    fn a_forged_membership_is_refused_and_counts_for_nobody() {
+        let (group, attacker, member) = (keys(7), keys(1), keys(2));
+        let mut net = net_of_callers(&[attacker.guid()], config());
+        let others = GroupAdmission::sign(&group, Some(member.guid()), u64::MAX);
+        let forged = GroupAdmission {
+            group: group.public(),
+            ..GroupAdmission::sign(&attacker, None, u64::MAX)
+        };
+        let own = GroupAdmission::sign(&group, Some(attacker.guid()), u64::MAX);
+        let (invalid, registered) = (ControlCode::Invalid, ControlCode::Registered);
+        for (admission, code, members) in [
+            (others, invalid, 0),
+            (forged, invalid, 0),
+            (own, registered, 1),
+        ] {
+            let said = Statement::new(UNIX_MS, 60_000, Vec::new());
+            let record = Record::membership(&attacker, &admission, &said).expect("a record");
+            let told = register(&mut net, 1, attacker.guid(), &record);
+            assert_eq!(told, Some(code));
+            let found = net.with_router(|it, now| {
+                let name = Record::group_of(&group.guid());
+                it.binding.names.look_up_own(now, &name).providers.len()
+            });
+            assert_eq!(found, members);
+        }
     }
 
     #[test]
