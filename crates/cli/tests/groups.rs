@@ -194,6 +194,15 @@ fn an_admission_for_a_host_is_for_that_host_alone() {
     assert!(err.contains("not for this host"), "{err}");
     let (code, _, err) = finished(&mut site.host("one", 0, &join));
     assert_eq!(code, 0, "{err}");
+    let inbox = site.inbox("two", 0, &["--group", admission.trim()]);
+    let line = inbox.await_json(|line| line["event"] == "membership");
+    assert_eq!(line["joined"], false, "{line}");
+    // Another signature.
+    let digits = admission.trim();
+    let last = if digits.ends_with('0') { "1" } else { "0" };
+    let forged = format!("{}{last}", &digits[..digits.len() - 1]);
+    let (code, _, err) = finished(&mut site.host("one", 0, &["group", "join", &forged]));
+    assert_eq!(code, 2, "{err}");
     let mut push = site.host(
         "one",
         0,
