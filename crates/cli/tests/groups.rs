@@ -194,6 +194,15 @@ fn an_admission_for_a_host_is_for_that_host_alone() {
     assert!(err.contains("not for this host"), "{err}");
     let (code, _, err) = finished(&mut site.host("one", 0, &join));
     assert_eq!(code, 0, "{err}");
+    let inbox = site.inbox("two", 0, &["--group", admission.trim()]);
+    let line = inbox.await_json(|line| line["event"] == "membership");
+    assert_eq!(line["joined"], false, "{line}");
+    // Another signature.
+    let digits = admission.trim();
+    let last = if digits.ends_with('0') { "1" } else { "0" };
+    let forged = format!("{}{last}", &digits[..digits.len() - 1]);
+    let (code, _, err) = finished(&mut site.host("one", 0, &["group", "join", &forged]));
+    assert_eq!(code, 2, "{err}");
     let mut push = site.host(
         "one",
         0,
@@ -201,6 +210,47 @@ fn an_admission_for_a_host_is_for_that_host_alone() {
     );
     let (code, _, err) = finished(push.arg(format!("group:{}", names[0])));
     assert_eq!(code, 2, "{err}");
+}
+
+#[test]
+fn a_push_to_a_group_says_which_members_lack_it_and_whether_some_refuse() {
+    let site = Site::start();
+    let (group, admission) = open_group(&site, "team");
+    let names = ["one", "two", "three"].map(|name| new_key(&site.path(name)));
+    let one = site.inbox("one", 0, &["--group", &admission]);
+    let line = one.await_json(|line| line["event"] == "membership");
+    assert_eq!(line["joined"], true, "{line}");
+    let _two = site.inbox("two", 1, &["--group", &admission, "--max-size", "1 kB"]);
+    // It is away.
+    let join = ["group", "join", &admission];
+    assert_eq!(finished(&mut site.host("three", 1, &join)).0, 0);
+    let members = |count: usize| {
+        support::await_that("the members are known", || {
+            let mut members = site.host("sender", 0, &["group", "members", &group]);
+            let (_, out, _) = finished(&mut members);
+            names.iter().filter(|name| out.contains(*name)).count() == count
+        });
+    };
+    members(3);
+    let to = format!("group:{group}");
+    let push = |name: &str, more: &[&str]| {
+        fs::write(site.path(name), noise(MIB, name.len() as u64)).unwrap();
+        let mut push = site.host("sender", 0, &["push", "--to", &to]);
+        finished(push.arg(site.path(name)).args(more))
+    };
+    let (code, _, err) = push("a", &["--wait", "--timeout", "5 s"]);
+    assert_eq!(code, 7, "{err}");
+    let lacking = format!("1 of 3 members lack it: {}", names[2]);
+    assert!(err.contains(&lacking), "{err}");
+    let (code, out, err) = push("bb", &[]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("1 of 3 members have them; routers"), "{out}");
+    let leave = ["group", "leave", &admission];
+    assert_eq!(finished(&mut site.host("three", 1, &leave)).0, 0);
+    members(2);
+    let (code, out, err) = push("ccc", &["--wait"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("all others have refused"), "{out}");
 }
 
 /// Creates a group, which anyone may join. Returns its name and its admission.

@@ -188,8 +188,10 @@ fn explain_refusal(state: SendState) -> &'static str {
         SendState::Replaced => {
             "another send of this host has the same content for the same receiver; wait for that one"
         }
-        SendState::Leaving | SendState::Taken | SendState::Kept | SendState::Delivered => {
-            "it is not refused"
-        }
+        SendState::Leaving
+        | SendState::Taken
+        | SendState::Kept
+        | SendState::Delivered
+        | SendState::DeliveredToSome => "it is not refused",
     }
 }

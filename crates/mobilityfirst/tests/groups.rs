@@ -76,6 +76,8 @@ pub(crate) struct Setup {
     pub(crate) cache: u64,
     /// The host whose clock is an hour ahead.
     pub(crate) skewed: Option<usize>,
+    /// The host behind a link of 1 Mbit/s.
+    pub(crate) slow: Option<usize>,
 }
 
 /// A router, in whichever life of its.
@@ -126,6 +128,7 @@ impl World {
             loss,
             cache,
             skewed,
+            slow,
         } = setup;
         let mut net = Net::new(7);
         let near = DuplexLink::symmetric(LinkSpec::new(1_000_000_000, Duration::from_micros(50)));
@@ -136,6 +139,7 @@ impl World {
             Loss::None
         };
         let far = DuplexLink::symmetric(spec.with_loss(loss));
+        let thin = DuplexLink::symmetric(LinkSpec::new(1_000_000, Duration::from_millis(2)));
         let names = net.add_mortal("names", name_server(no_records()));
         let all = CORE + 1 + leaves;
         let (mut links, mut routers, mut trunks) = (0, Vec::new(), Vec::new());
@@ -161,7 +165,8 @@ impl World {
             let ahead = if Some(number) == skewed { 3_600_000 } else { 0 };
             let wall = WallClock::new(WALL.unix_millis(Time::ZERO) + ahead);
             hosts.push(net.add_mortal(&format!("host {number}"), host(number, wall)));
-            net.connect(hosts[number], routers[at], &far).unwrap();
+            let link = if Some(number) == slow { &thin } else { &far };
+            net.connect(hosts[number], routers[at], link).unwrap();
             access.push(links);
             links += 1;
         }
@@ -476,6 +481,7 @@ fn a_member_that_is_away_gets_the_push_when_it_comes_back() {
     let away = host_keys(2).guid().to_string();
     assert_eq!(group["lacking"][0]["name"], away);
     assert_eq!(group["lacking"][0]["stored"], true);
+    assert_eq!(status["sending"][0]["stored"], 10 * CHUNK, "{status}");
     assert!(world.run_until(SendState::Delivered, 60 * SECOND));
     assert_eq!(world.complete(), 6);
 }
@@ -499,8 +505,35 @@ fn a_member_that_refuses_does_not_stop_the_others() {
     world.seen[1].refuses = true;
     world.join_all();
     world.push(&Content::new(10 * CHUNK, 5), Delivery::default(), None);
-    assert!(world.run_until(SendState::Delivered, 20 * SECOND));
+    assert!(world.run_until(SendState::DeliveredToSome, 20 * SECOND));
     assert_eq!(world.complete(), 3);
+}
+
+/// Its copies wait for it, at its router or, if it is alone there, above.
+#[test]
+fn a_slow_member_does_not_hold_back_the_others() {
+    for (leaves, each) in [(2, 2), (3, 1)] {
+        let slow = leaves * each;
+        let mut world = World::with(Setup {
+            leaves,
+            each,
+            slow: Some(slow),
+            ..Setup::default()
+        });
+        world.join_all();
+        let content = Content::new(160 * CHUNK, 5);
+        let before = world.source_load();
+        world.push(&content, Delivery::default(), None);
+        world.run(5 * SECOND);
+        let complete: Vec<usize> = world.seen.iter().map(|it| it.complete).collect();
+        assert_eq!(complete.iter().sum::<usize>(), slow - 1, "{complete:?}");
+        assert_eq!(complete[slow], 0);
+        // 84 s at its rate.
+        let is_over = world.run_until(SendState::Delivered, 110 * SECOND);
+        assert!(is_over, "{}", world.status()["sending"]);
+        let sent = world.source_load() - before;
+        assert!(sent < content.bytes.len() as u64 * 11 / 10, "{sent}");
+    }
 }
 
 #[test]

@@ -4,15 +4,18 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use whimbrel_core::Guid;
-use whimbrel_mobilityfirst::local::{SendState, TransferOptions};
+use whimbrel_gnrs::Record;
+use whimbrel_mobilityfirst::host::GroupStatus;
+use whimbrel_mobilityfirst::local::{LocalEvent, SendState, Service, TransferOptions};
 use whimbrel_mobilityfirst::wire::OfferUse;
 
 use crate::shelf::Shelf;
 use crate::wait::{Subject, Wait, Watch};
 use whimbrel_client::{
-    AttachedSession, Attachment, LocalError, ProgramError, SendOptions, SessionStep,
+    Answer, AttachedSession, Attachment, LocalError, ProgramError, Question, SendOptions,
+    SessionStep,
 };
 
 /// Interval at which the stop flag is checked.
@@ -20,6 +23,8 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// A daemon that knows how to send says within this time how far a content is.
 const KNOWS: Duration = Duration::from_secs(30);
+/// At its end a push to a group waits this long for the host's word on the members.
+const LAST_LOOK: Duration = Duration::from_millis(500);
 
 /// A content of the shelf that is to be sent.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +70,8 @@ pub enum PushEvent {
     Progress(PushProgress),
     /// Each second: why nothing leaves, if so.
     Host(Option<Wait>),
+    /// Which members of its group have a content, when that has changed.
+    Members(Guid, GroupStatus),
     /// A content cannot be read any more.
     Unreadable(Guid, crate::shelf::ReadError),
     /// The daemon has gone; it is called until it is back, and everything is sent again.
@@ -86,8 +93,27 @@ pub enum PushError {
     #[error("interrupted")]
     Interrupted,
     /// The time that the user allowed is over.
-    #[error("not everything has left within {} s", .0.as_secs_f64())]
-    TimedOut(Duration),
+    #[error("not everything {} within {} s", if *.until_delivered { "was delivered" } else { "has left" }, .within.as_secs_f64())]
+    TimedOut {
+        /// The time that the user allowed.
+        within: Duration,
+        /// The push was to wait for the receiver.
+        until_delivered: bool,
+    },
+}
+
+/// The part of a host's report about what it sends.
+#[derive(Debug, Deserialize)]
+struct SendingReport {
+    #[serde(default)]
+    sending: Vec<SentReport>,
+}
+
+#[derive(Debug, Deserialize)]
+struct SentReport {
+    content: Guid,
+    to: Guid,
+    group: Option<GroupStatus>,
 }
 
 /// Sends contents. Returns the last state of each, in the order of `items`; one that has become unreadable
@@ -113,6 +139,8 @@ struct PushedItem {
     progress: PushProgress,
     /// It can no longer be read.
     is_lost: bool,
+    /// The members of its group, at the last report.
+    members: Option<GroupStatus>,
 }
 
 /// A push under way.
@@ -150,6 +178,7 @@ impl<'a> Pushing<'a> {
                     stored: 0,
                 },
                 is_lost: false,
+                members: None,
             }
         });
         Pushing {
@@ -170,7 +199,10 @@ impl<'a> Pushing<'a> {
             return Err(PushError::Interrupted);
         }
         match self.options.timeout {
-            Some(timeout) if self.begun.elapsed() >= timeout => Err(PushError::TimedOut(timeout)),
+            Some(within) if self.begun.elapsed() >= within => Err(PushError::TimedOut {
+                within,
+                until_delivered: self.options.until_delivered,
+            }),
             _ => Ok(()),
         }
     }
@@ -204,6 +236,9 @@ impl<'a> Pushing<'a> {
                     if watch.note(&event, &|_| false) {
                         observe(PushEvent::Host(watch.wait().cloned()));
                     }
+                    if let LocalEvent::Status { json, .. } = &event {
+                        self.note_members(json, observe);
+                    }
                 }
                 SessionStep::HostGone => {
                     sent_at = None;
@@ -215,7 +250,33 @@ impl<'a> Pushing<'a> {
                 }
             }
         }
+        let is_for_group = self.options.transfer.delivery.service == Service::Multicast;
+        let is_open = |item: &PushedItem| !item.progress.state.is_final();
+        if is_for_group
+            && self.items.iter().any(is_open)
+            && let Ok(Some(Answer::Status(json))) = self.host.ask(Question::Status, LAST_LOOK)
+        {
+            self.note_members(&json, observe);
+        }
         Ok(())
+    }
+
+    /// Tells which members of a group have what is sent to it.
+    fn note_members(&mut self, json: &str, observe: &mut dyn FnMut(PushEvent)) {
+        let Ok(SendingReport { sending }) = serde_json::from_str(json) else {
+            return;
+        };
+        let to = Record::group_of(&self.options.destination);
+        for sent in sending.into_iter().filter(|it| it.to == to) {
+            let of_it = |item: &&mut PushedItem| item.progress.content == sent.content;
+            let item = self.items.iter_mut().find(of_it);
+            if let (Some(item), Some(group)) = (item, sent.group)
+                && item.members.as_ref() != Some(&group)
+            {
+                item.members = Some(group.clone());
+                observe(PushEvent::Members(sent.content, group));
+            }
+        }
     }
 
     /// Tells how far contents are. Returns true if the host has said anything about one.

@@ -143,8 +143,13 @@ pub(crate) fn receiver(text: &str) -> Result<PushReceiver, whimbrel_node::direct
 
 /// Reads an admission, or the file that holds it.
 pub(crate) fn admission(text: &str) -> Result<GroupAdmission, Failure> {
+    let unsigned = |what: &str| {
+        let text = format!("{what} no admission that a group has signed (whimbrel group admit)");
+        Failure::new(Exit::Usage, text)
+    };
     let text = match text.parse::<GroupAdmission>() {
-        Ok(admission) => return Ok(admission),
+        Ok(admission) if admission.is_signed() => return Ok(admission),
+        Ok(_) => return Err(unsigned("this is")),
         Err(_) => small_file::read_text(Path::new(text)).map_err(|error| {
             let path = path_line(Path::new(text));
             let text = format!("{path} is not an admission, and cannot be read as a file: {error}");
@@ -152,10 +157,8 @@ pub(crate) fn admission(text: &str) -> Result<GroupAdmission, Failure> {
         })?,
     };
     let admission = text.trim().parse::<GroupAdmission>().ok();
-    admission.filter(GroupAdmission::is_signed).ok_or_else(|| {
-        let text = "the file holds no admission that a group has signed (whimbrel group admit)";
-        Failure::new(Exit::Usage, text)
-    })
+    let signed = admission.filter(GroupAdmission::is_signed);
+    signed.ok_or_else(|| unsigned("the file holds"))
 }
 
 pub(crate) fn run(command: GroupCommand) -> Outcome {
@@ -253,20 +256,25 @@ fn join(joining: Joining, change: MembershipChange) -> Outcome {
         // Until the name service has answered.
         Ok(code.filter(|code| *code != ControlCode::Attached))
     })?;
-    let why = match code {
-        ControlCode::Registered | ControlCode::Attached => {
-            let what = if is_on { "joined" } else { "left" };
-            note(&format!("{what} {}", directory::shown(&group)));
-            return Ok(Exit::Done);
-        }
+    let Some(why) = refusal(code) else {
+        let what = if is_on { "joined" } else { "left" };
+        note(&format!("{what} {}", directory::shown(&group)));
+        return Ok(Exit::Done);
+    };
+    let text = format!("cannot change the membership in {group}: {why}");
+    Err(Failure::new(Exit::Other, text))
+}
+
+/// Returns why the name service has not taken a membership, or its end; `None` if it has.
+pub(crate) fn refusal(code: ControlCode) -> Option<&'static str> {
+    Some(match code {
+        ControlCode::Registered | ControlCode::Attached => return None,
         ControlCode::Invalid => "the admission is not for this host, or it has ended",
         ControlCode::Stale => "the name service has a newer statement of this host",
         ControlCode::Unreachable => "no name service answers",
         ControlCode::Full => "the host, the router or the name service has no room",
         ControlCode::Clock => "the clock of this machine is wrong, or the admission has ended",
-    };
-    let text = format!("cannot change the membership in {group}: {why}");
-    Err(Failure::new(Exit::Other, text))
+    })
 }
 
 fn members(group: Guid, asking: GroupAsking, json: bool) -> Outcome {

@@ -10,6 +10,7 @@ use whimbrel_core::Guid;
 use whimbrel_core::units::ByteSize;
 use whimbrel_keychain::small_file;
 use whimbrel_mobilityfirst::local::ContentOffer;
+use whimbrel_mobilityfirst::wire::ControlCode;
 use whimbrel_node::inbox::{Existing, InboxEvent, InboxNames, InboxRule, take_offers};
 use whimbrel_node::keys;
 
@@ -204,6 +205,7 @@ impl InboxTeller<'_> {
                 let json: Option<&dyn Fn(&Value)> = self.json.then_some(&|value| tell_json(value));
                 self.told_wait.tell(wait.as_ref(), json, false);
             }
+            InboxEvent::Membership(group, code) => self.membership(group, code),
             InboxEvent::Accepted(offer) => self.line("accepted", &offer, json!({}), None),
             InboxEvent::Progress(offer, progress) => {
                 if self.json {
@@ -270,6 +272,19 @@ impl InboxTeller<'_> {
             "taking into {folder} what {senders} may push; elsewhere:"
         ));
         tell(&format!("whimbrel push --to {name} FILE\n"));
+    }
+
+    fn membership(&self, group: Guid, code: ControlCode) {
+        let why = group::refusal(code);
+        if self.json {
+            let line = json!({ "event": "membership", "group": group, "joined": why.is_none(), "why": why });
+            return tell_json(&line);
+        }
+        let group = directory::shown(&group);
+        note(&match why {
+            None => format!("joined {group}"),
+            Some(why) => format!("cannot join {group}: {why}"),
+        });
     }
 
     /// Prints an event about an offer: a line of JSON, or the text if there is one.

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use whimbrel_client::place::Places;
 use whimbrel_core::Guid;
 use whimbrel_core::units::Span;
+use whimbrel_mobilityfirst::host::GroupStatus;
 use whimbrel_mobilityfirst::local::SendState;
 use whimbrel_mobilityfirst::wire::{MAX_MESSAGE, OfferUse};
 use whimbrel_node::push::{PushError, PushEvent, PushItem, PushOptions, PushProgress, push};
@@ -16,6 +17,7 @@ use whimbrel_node::shelf::Shelf;
 use whimbrel_node::wait::Wait;
 
 use super::access::{no_host, reach};
+use super::directory;
 use super::group::{PushReceiver, receiver};
 use super::serve::shelve;
 use super::transfer::TransferArguments;
@@ -221,13 +223,17 @@ fn deliver(
             Exit::Interrupted,
             "interrupted; what the network has taken is delivered, the rest is not",
         )),
-        Err(error @ PushError::TimedOut(_)) => {
-            let wait = report.told_wait.wait();
-            let wait = wait.map_or(String::new(), |wait| format!(": {wait}"));
-            Err(Failure::new(Exit::TimedOut, format!("{error}{wait}")))
+        Err(error @ PushError::TimedOut { .. }) => {
+            let wait = report.told_wait.wait().map(ToString::to_string);
+            let why = wait.or_else(|| report.lacking());
+            let why = why.map_or(String::new(), |why| format!(": {why}"));
+            Err(Failure::new(Exit::TimedOut, format!("{error}{why}")))
         }
     }
 }
+
+/// Members that are named where some lack a content.
+const MAX_NAMED: usize = 4;
 
 /// What the user, or a program, sees of a push.
 struct PushReport<'a> {
@@ -236,6 +242,8 @@ struct PushReport<'a> {
     items: &'a [(PushItem, String)],
     lengths: Vec<u64>,
     taken: Vec<u64>,
+    /// The members of the group, by content.
+    members: Vec<Option<GroupStatus>>,
     bar: ProgressBar,
     told_wait: ToldWait,
 }
@@ -263,6 +271,7 @@ impl PushReport<'_> {
             is_for_group: sending.transfer.is_multicast(),
             items,
             taken: vec![0; lengths.len()],
+            members: vec![None; lengths.len()],
             lengths,
             bar,
             told_wait: ToldWait::default(),
@@ -278,6 +287,7 @@ impl PushReport<'_> {
         match event {
             PushEvent::Progress(progress) => self.progress(&progress),
             PushEvent::Host(wait) => self.waits(wait.as_ref()),
+            PushEvent::Members(content, group) => self.note_members(&content, group),
             PushEvent::Unreadable(content, why) => {
                 if self.json {
                     let error = why.to_string();
@@ -289,6 +299,55 @@ impl PushReport<'_> {
             PushEvent::DaemonGone => self.bar.suspend(|| {
                 note("the host daemon closed the connection; waiting for it");
             }),
+        }
+    }
+
+    fn note_members(&mut self, content: &Guid, group: GroupStatus) {
+        if self.json {
+            json_line(&json!({ "event": "members", "name": content, "group": group }));
+        }
+        let (has, all) = (group.delivered, group.members);
+        self.bar
+            .set_message(format!("{has} of {all} members have it"));
+        if let Some(at) = self.place(content) {
+            self.members[at] = Some(group);
+        }
+    }
+
+    /// Returns which members lack what was sent to a group, as far as it is known.
+    fn lacking(&self) -> Option<String> {
+        let groups = self.members.iter().flatten();
+        let group = groups.max_by_key(|group| group.lacking.len())?;
+        let lack = group.members - group.delivered - group.refused;
+        if group.members == 0 {
+            return Some(String::from("no member of the group is known yet"));
+        }
+        let named = group.lacking.iter().take(MAX_NAMED).map(|member| {
+            let shown = directory::shown(&member.name);
+            let away = if member.stored { " (away)" } else { "" };
+            format!("{shown}{away}")
+        });
+        let more = if lack > MAX_NAMED { ", ..." } else { "" };
+        let named: Vec<String> = named.collect();
+        let (all, named) = (group.members, named.join(", "));
+        Some(format!("{lack} of {all} members lack it: {named}{more}"))
+    }
+
+    /// Says what has become of a content for a group that the network has.
+    fn taken_for_group(&self, at: usize, is_stored: bool) -> String {
+        let known = match &self.members[at] {
+            None => String::new(),
+            Some(group) if group.members == 0 => {
+                String::from("; no member of the group is known yet")
+            }
+            Some(group) => format!(
+                "; {} of {} members have them",
+                group.delivered, group.members
+            ),
+        };
+        match is_stored {
+            true => format!("{known}; routers store them for members that are away or slow"),
+            false => known,
         }
     }
 
@@ -305,11 +364,14 @@ impl PushReport<'_> {
             self.taken[at] = progress.taken;
         }
         self.bar.set_position(self.taken.iter().sum());
-        let stored = match progress.stored {
-            0 => String::new(),
-            stored => format!("{stored} bytes wait in routers for the receiver"),
-        };
-        self.bar.set_message(stored);
+        match progress.stored {
+            _ if self.is_for_group => {}
+            0 => self.bar.set_message(String::new()),
+            stored => {
+                let text = format!("{stored} bytes wait in routers for the receiver");
+                self.bar.set_message(text);
+            }
+        }
     }
 
     /// Says how it ended. A refusal is a failure.
@@ -326,9 +388,16 @@ impl PushReport<'_> {
                     self.say(&format!("{what}: {length} bytes, the members have them"));
                     continue;
                 }
-                SendState::Taken | SendState::Kept if self.is_for_group && progress.stored > 0 => {
+                SendState::DeliveredToSome => {
                     self.say(&format!(
-                        "{what}: {length} bytes, the network has them, and stores them for members that are away"
+                        "{what}: {length} bytes, some members have them, and all others have refused them"
+                    ));
+                    continue;
+                }
+                SendState::Taken | SendState::Kept if self.is_for_group => {
+                    let members = self.taken_for_group(at, progress.stored > 0);
+                    self.say(&format!(
+                        "{what}: {length} bytes, the network has them{members}"
                     ));
                     continue;
                 }

@@ -132,7 +132,8 @@ impl OutgoingContent {
             return Err(ProgramError::Over);
         }
         let state = self.progress.state;
-        if state.is_final() && state != SendState::Delivered {
+        let has_arrived = matches!(state, SendState::Delivered | SendState::DeliveredToSome);
+        if state.is_final() && !has_arrived {
             let content = self.content();
             return Err(ProgramError::Refused { content, state });
         }

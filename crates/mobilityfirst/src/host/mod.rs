@@ -63,7 +63,7 @@ pub use interfaces::LinkPolicy;
 use messages::{Messages, ProgramMessage};
 use ping::{AwaitedEchoes, EchoRequest};
 use programs::Programs;
-pub use status::{DownloadStatus, HostCounters, HostStatus, InboxStatus, PushStatus};
+pub use status::{DownloadStatus, GroupStatus, HostCounters, HostStatus, InboxStatus, PushStatus};
 use upload::Uploads;
 
 /// A local program.

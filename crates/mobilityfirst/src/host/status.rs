@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use whimbrel_core::{Guid, GuidPrefix, LookUpFailure, Time};
 use whimbrel_link::hop::ReceptionCounters;
 
@@ -101,7 +101,7 @@ pub struct PushStatus {
 }
 
 /// The members of a group that a content is sent to, for reports.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupStatus {
     /// The known members.
     pub members: usize,
@@ -118,7 +118,7 @@ pub struct GroupStatus {
 }
 
 /// A member that has not confirmed a content, for reports.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberStatus {
     /// Its name.
     pub name: Guid,

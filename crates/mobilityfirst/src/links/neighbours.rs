@@ -543,18 +543,20 @@ impl Neighbours {
     /// of the buffer at most, and two chunks of each of many flows must not take all of that from its other
     /// flows.
     pub(crate) fn is_crowded(&self, port: PortId, outgoing: &ChunkToSend) -> bool {
-        let (Some(link), Some(flow)) = (self.links.get(&port), flow_of(&outgoing.chunk)) else {
-            return false;
-        };
-        let (bytes, _) = link.outbox.waiting(&flow);
-        let parts = if link.outbox.flows() >= MANY_FLOWS {
-            4
-        } else {
-            2
-        };
+        let flows = self.links.get(&port).map_or(0, |it| it.outbox.flows());
+        let parts = if flows >= MANY_FLOWS { 4 } else { 2 };
         outgoing.room.packets() > 0
             && self.buffer.used() * parts > self.buffer.capacity()
-            && bytes + outgoing.chunk.size() as u64 > self.allowance(link, &flow, outgoing.from)
+            && self.exceeds_part(port, outgoing).is_some()
+    }
+
+    /// Returns the chunks of its flow that wait for `port`, if a chunk would exceed the part of the flow.
+    pub(crate) fn exceeds_part(&self, port: PortId, outgoing: &ChunkToSend) -> Option<usize> {
+        let link = self.links.get(&port)?;
+        let flow = flow_of(&outgoing.chunk)?;
+        let (bytes, chunks) = link.outbox.waiting(&flow);
+        let most = self.allowance(link, &flow, outgoing.from);
+        (bytes + outgoing.chunk.size() as u64 > most).then_some(chunks)
     }
 
     /// Returns the rate of the fastest link to the neighbour on `port`, in bytes per second, as far as

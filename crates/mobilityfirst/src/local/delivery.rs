@@ -70,6 +70,8 @@ pub enum SendState {
     Lost,
     /// Another send of this host has the same content for the same receiver: that one is reported on.
     Replaced,
+    /// Of the members of a group some have it, and all others have refused it.
+    DeliveredToSome,
 }
 
 codes!(SendState, "state of a sent content", {
@@ -83,6 +85,7 @@ codes!(SendState, "state of a sent content", {
     Lost = 7,
     Kept = 8,
     Replaced = 9,
+    DeliveredToSome = 10,
 });
 
 impl SendState {

@@ -268,7 +268,7 @@ impl Router {
         self.carry_on(now, outgoing, outcome);
     }
 
-    fn carry_on(&mut self, now: Time, outgoing: ChunkToSend, outcome: BindingOutcome) {
+    pub(super) fn carry_on(&mut self, now: Time, outgoing: ChunkToSend, outcome: BindingOutcome) {
         match outcome {
             BindingOutcome::Send(hops) => self.send_or_store(now, outgoing, &hops),
             BindingOutcome::Wait(name) => self.binding.names.wait(name, outgoing),
@@ -311,12 +311,24 @@ impl Router {
     /// The buffer fills, and a chunk's flow has its part of it: it waits in the storage instead, if
     /// that has room without a loss for others.
     fn spill(&mut self, now: Time, outgoing: ChunkToSend, hops: &NextHops) -> Option<ChunkToSend> {
-        let header = &outgoing.chunk.header;
-        let (destination, address) = (header.receiver(), header.destination_address);
-        let carried = &header.extensions.addresses;
         if !self.proxy.takes(&outgoing.chunk) {
             return Some(outgoing);
         }
+        if let Some(from) = outgoing.from {
+            let flow = outgoing.chunk.flow();
+            self.proxy.limited.limit(from, flow, Grant::Octets(0));
+            self.grant(from, flow, Grant::Octets(0));
+            self.timers.set_earlier(Timer::Holds, now + RENEWAL);
+        }
+        self.store_to_leave(now, outgoing, hops);
+        None
+    }
+
+    /// Stores a chunk, which leaves by these next hops as they have room.
+    pub(super) fn store_to_leave(&mut self, now: Time, outgoing: ChunkToSend, hops: &NextHops) {
+        let header = &outgoing.chunk.header;
+        let (destination, address) = (header.receiver(), header.destination_address);
+        let carried = &header.extensions.addresses;
         // What is stored has no address; it leaves with the one that these next hops stand for.
         let hops = match hops.iter().any(|branch| branch.address.is_some()) {
             true => hops.clone(),
@@ -325,15 +337,8 @@ impl Router {
             false => hops.at_address(address),
         };
         self.effects.counters.held_back += 1;
-        if let Some(from) = outgoing.from {
-            let flow = outgoing.chunk.flow();
-            self.proxy.limited.limit(from, flow, Grant::Octets(0));
-            self.grant(from, flow, Grant::Octets(0));
-            self.timers.set_earlier(Timer::Holds, now + RENEWAL);
-        }
         self.store_or_give_up(now, outgoing);
         self.proxy.openings.open(destination, hops);
-        None
     }
 
     fn send_over(&mut self, now: Time, outgoing: ChunkToSend, port: PortId) {

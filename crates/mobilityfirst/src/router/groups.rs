@@ -7,13 +7,13 @@
 //! has left is sent its copy as any host, which may be stored. A member that is a group
 //! ([`super::group_expansion`]) is in the list of the copy to its router, which looks up the members of that one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_core::{Guid, PortId, Time};
 use whimbrel_gnrs::Lookup;
 
 use super::Router;
-use super::binding::Binding;
+use super::binding::{Binding, BindingOutcome};
 use super::effects::Effects;
 use super::group_expansion::{FoundMembers, GroupQuery, MembersUnknown, ProxyRule};
 use crate::chunk::Chunk;
@@ -117,7 +117,14 @@ impl Router {
         }
         self.effects.counters.group_chunks += 1;
         self.effects.counters.group_copies += copies as u64;
+        let slow = self.slow_ports(&outgoing, &here, &ways);
         for (port, networks) in ways {
+            if slow.contains(&port)
+                && let Some(member) = only_member(&networks)
+                && self.send_apart(now, &outgoing, member)
+            {
+                continue;
+            }
             for list in MemberList::of(networks) {
                 let mut copy = outgoing.clone();
                 copy.chunk.header.extensions.members = list;
@@ -127,6 +134,12 @@ impl Router {
             }
         }
         for member in here {
+            let port = self.port_of(&member);
+            if port.is_some_and(|port| slow.contains(&port))
+                && self.send_apart(now, &outgoing, member)
+            {
+                continue;
+            }
             let mut copy = outgoing.clone();
             copy.chunk.header.extensions.via = Some(member);
             self.forward(now, copy);
@@ -145,6 +158,49 @@ impl Router {
             rest.chunk.header.extensions.members = MemberList::unplaced(unreachable);
             self.store_or_give_up(now, rest);
         }
+    }
+
+    /// Returns the ports at which a copy would have the flow held back, unless all of them would: the fastest
+    /// member sets the pace, as far as the storage has room for what the others get later.
+    fn slow_ports(
+        &self,
+        outgoing: &ChunkToSend,
+        here: &[Guid],
+        ways: &BTreeMap<PortId, BTreeMap<Guid, Vec<Guid>>>,
+    ) -> BTreeSet<PortId> {
+        let here = here.iter().filter_map(|member| self.port_of(member));
+        let ports: BTreeSet<PortId> = ways.keys().copied().chain(here).collect();
+        let is_slow = |port: &&PortId| {
+            let waiting = self.links.neighbours.exceeds_part(**port, outgoing);
+            waiting.is_some_and(|chunks| chunks > 0)
+        };
+        let slow: BTreeSet<PortId> = ports.iter().filter(is_slow).copied().collect();
+        match slow.len() < ports.len() {
+            true => slow,
+            false => BTreeSet::new(),
+        }
+    }
+
+    fn port_of(&self, member: &Guid) -> Option<PortId> {
+        let hops = self.binding.attachments.hops_to(member, &self.links);
+        hops.best().map(|branch| branch.port)
+    }
+
+    /// Stores a copy for a slow member alone, which leaves as its next hop has room. Returns false if the storage
+    /// has none.
+    fn send_apart(&mut self, now: Time, outgoing: &ChunkToSend, member: Guid) -> bool {
+        let mut copy = outgoing.clone().for_member(member);
+        if !self.proxy.takes(&copy.chunk) {
+            return false;
+        }
+        let (links, effects) = (&self.links, &mut self.effects);
+        match self.binding.decide(now, &mut copy, links, effects) {
+            BindingOutcome::Send(hops) if hops.best().is_some() => {
+                self.store_to_leave(now, copy, &hops);
+            }
+            outcome => self.carry_on(now, copy, outcome),
+        }
+        true
     }
 
     /// Tells a host who the members of a group are. If the answer is on its way, the host asks again.
@@ -267,6 +323,13 @@ impl Binding {
     }
 }
 
+/// Returns the member of a list that has one alone.
+fn only_member(networks: &BTreeMap<Guid, Vec<Guid>>) -> Option<Guid> {
+    let mut members = networks.values().flatten();
+    let first = members.next().copied();
+    first.filter(|_| members.next().is_none())
+}
+
 /// Returns true for a chunk that several hosts may get.
 fn is_for_groups(chunk: &Chunk) -> bool {
     let kind = chunk.message.head.first();
@@ -298,9 +361,12 @@ impl ChunkToSend {
 mod tests {
     use core::time::Duration;
 
-    use super::super::hostile::name;
-    use super::super::tests::{Net, SOURCE, config, data, join, port};
+    use whimbrel_gnrs::{GroupAdmission, Record, Statement};
+
+    use super::super::hostile::{keys, name, net_of_callers, register};
+    use super::super::tests::{Net, SOURCE, UNIX_MS, config, data, join, port};
     use super::*;
+    use crate::wire::ControlCode;
 
     /// Sends a chunk for a group, whose only member is at port 2, with this list.
     fn send(list: MemberList) -> Net {
@@ -375,6 +441,35 @@ mod tests {
         // Nobody is left.
         let net = send(MemberList::unplaced([name(8)]));
         assert!(net.received(2).is_empty() && net.received(3).is_empty());
+    }
+
+    /// The group has admitted another host, or somebody else has signed the admission.
+    #[test]
+    fn a_forged_membership_is_refused_and_counts_for_nobody() {
+        let (group, attacker, member) = (keys(7), keys(1), keys(2));
+        let mut net = net_of_callers(&[attacker.guid()], config());
+        let others = GroupAdmission::sign(&group, Some(member.guid()), u64::MAX);
+        let forged = GroupAdmission {
+            group: group.public(),
+            ..GroupAdmission::sign(&attacker, None, u64::MAX)
+        };
+        let own = GroupAdmission::sign(&group, Some(attacker.guid()), u64::MAX);
+        let (invalid, registered) = (ControlCode::Invalid, ControlCode::Registered);
+        for (admission, code, members) in [
+            (others, invalid, 0),
+            (forged, invalid, 0),
+            (own, registered, 1),
+        ] {
+            let said = Statement::new(UNIX_MS, 60_000, Vec::new());
+            let record = Record::membership(&attacker, &admission, &said).expect("a record");
+            let told = register(&mut net, 1, attacker.guid(), &record);
+            assert_eq!(told, Some(code));
+            let found = net.with_router(|it, now| {
+                let name = Record::group_of(&group.guid());
+                it.binding.names.look_up_own(now, &name).providers.len()
+            });
+            assert_eq!(found, members);
+        }
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub(super) fn plain_hop(of: Guid) -> HopConfig {
 }
 
 /// Returns a router with inbound peers of these names.
-fn net_of_callers(names: &[Guid], config: RouterConfig) -> Net {
+pub(super) fn net_of_callers(names: &[Guid], config: RouterConfig) -> Net {
     let callers = vec![PortOrigin::Accepted(0); names.len()];
     Net::with_origins(names, &callers, config)
 }
@@ -269,7 +269,12 @@ pub(super) fn announcement(host: &KeyPair, content: Guid, lifetime_ms: u64) -> R
     Record::provider(host, content, &statement).expect("a record")
 }
 
-fn register(net: &mut Net, neighbour: usize, from: Guid, record: &Record) -> Option<ControlCode> {
+pub(super) fn register(
+    net: &mut Net,
+    neighbour: usize,
+    from: Guid,
+    record: &Record,
+) -> Option<ControlCode> {
     net.neighbour(neighbour, |it, _| it.received.clear());
     let record = Bytes::copy_from_slice(record.as_bytes());
     net.send(neighbour, control(from, &Control::Register { record }));

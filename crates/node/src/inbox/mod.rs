@@ -24,6 +24,7 @@ use whimbrel_gnrs::GroupAdmission;
 use whimbrel_mobilityfirst::local::{
     ContentOffer, MembershipChange, OfferId, OfferVerdict, ServiceKey,
 };
+use whimbrel_mobilityfirst::wire::ControlCode;
 
 use crate::fetch::{FetchError, Fetched, Progress};
 use crate::wait::{Subject, Wait, Watch};
@@ -58,6 +59,8 @@ pub enum InboxEvent {
     Ready(Guid),
     /// Each second: why nothing can come, if so.
     Host(Option<Wait>),
+    /// The name service's word on the membership in a group, when it changes.
+    Membership(Guid, ControlCode),
     /// An offer is accepted.
     Accepted(ContentOffer),
     /// An offer is refused.
@@ -193,6 +196,7 @@ impl InboxRun<'_> {
         session.take_offers(OfferRule::default());
         let mut name = session.ask(Question::Status);
         let mut watch = Watch::new(Subject::Host);
+        let mut memberships = BTreeMap::new();
         while !stop.load(Ordering::Relaxed) && self.left != Some(0) {
             self.start_next(attach, observe);
             host.ask_aside(watch.question());
@@ -207,6 +211,7 @@ impl InboxRun<'_> {
                     while let Some(offer) = session.take_offer() {
                         self.judge(session, offer, observe);
                     }
+                    self.tell_memberships(session, &mut memberships, observe);
                 }
                 SessionStep::Aside(event) => {
                     if watch.note(&event, &|_| false) {
@@ -224,6 +229,24 @@ impl InboxRun<'_> {
             }
         }
         host.flush()
+    }
+
+    /// Tells what the name service says of each group, if that is news.
+    fn tell_memberships(
+        &self,
+        session: &ProgramSession,
+        told: &mut BTreeMap<Guid, ControlCode>,
+        observe: &mut dyn FnMut(InboxEvent),
+    ) {
+        for group in self.names.groups.iter().map(GroupAdmission::group_name) {
+            // A router that attaches the host has not asked the name service yet.
+            let code = session.name_code(group);
+            if let Some(code) = code.filter(|code| *code != ControlCode::Attached)
+                && told.insert(group, code) != Some(code)
+            {
+                observe(InboxEvent::Membership(group, code));
+            }
+        }
     }
 
     /// Returns the bytes in the folder, with all that is accepted.

@@ -52,8 +52,8 @@ struct Member {
     missing: Option<u64>,
     // Chunks of it that routers have given back, in succession.
     drops: u32,
-    // A router stores chunks for it: it is away.
-    stored: bool,
+    // Chunks that routers store for it: it is away.
+    stored: ChunkRanges,
 }
 
 /// Those that get a chunk.
@@ -128,6 +128,7 @@ impl GroupPush {
         self.sent = ChunkRanges::default();
         for member in self.members.values_mut() {
             (member.owed, member.due) = (ChunkRanges::default(), None);
+            member.stored = ChunkRanges::default();
         }
     }
 
@@ -153,7 +154,8 @@ impl GroupPush {
         let open = self.members.values().filter_map(|member| member.due);
         let open = open.filter(|due| *due <= now + moment).min();
         let member = self.member(name)?;
-        (member.verdict, member.drops, member.stored) = (None, 0, false);
+        (member.verdict, member.drops) = (None, 0);
+        member.stored = ChunkRanges::default();
         member.missing = Some(chunks.count());
         if owed.is_empty() {
             return None;
@@ -168,6 +170,7 @@ impl GroupPush {
     fn note_dropped(&mut self, now: Time, name: Guid, chunks: &ChunkRanges) -> Option<Time> {
         let member = self.member(name)?;
         member.owed.union(chunks);
+        member.stored.subtract(chunks);
         let due = now + AGAIN.saturating_mul(1 << member.drops.min(4));
         member.drops += 1;
         member.due = Some(member.due.map_or(due, |earlier| earlier.min(due)));
@@ -207,11 +210,20 @@ impl GroupPush {
         }
         let verdicts = self.members.values().map(|member| member.verdict);
         let verdicts: Vec<SendState> = verdicts.collect::<Option<_>>()?;
-        let is_delivered = verdicts.contains(&SendState::Delivered);
-        match is_delivered {
-            true => Some(SendState::Delivered),
-            false => verdicts.first().copied(),
+        let is_delivered = |verdict: &SendState| *verdict == SendState::Delivered;
+        match verdicts.iter().filter(|it| is_delivered(it)).count() {
+            0 => verdicts.first().copied(),
+            count if count == verdicts.len() => Some(SendState::Delivered),
+            _ => Some(SendState::DeliveredToSome),
         }
+    }
+
+    /// Returns the chunks that routers store for members that are away.
+    pub(super) fn stored(&self) -> ChunkRanges {
+        let mut stored = ChunkRanges::default();
+        let away = self.members.values().filter(|it| it.verdict.is_none());
+        away.for_each(|member| stored.union(&member.stored));
+        stored
     }
 
     fn must_ask(&mut self, now: Time) -> bool {
@@ -237,7 +249,7 @@ impl GroupPush {
             .map(|(name, member)| MemberStatus {
                 name: *name,
                 missing: member.missing,
-                stored: member.stored,
+                stored: !member.stored.is_empty(),
             });
         GroupStatus {
             members: self.members.len(),
@@ -380,9 +392,10 @@ impl Uploads {
     }
 
     /// A router stores chunks for a member.
-    pub(super) fn note_member_stored(&mut self, key: &Key, member: Guid) {
+    pub(super) fn note_member_stored(&mut self, key: &Key, member: Guid, chunks: &ChunkRanges) {
+        let all = ChunkRanges::from(0..self.count_of(key));
         if let Some(member) = self.group_of(key).and_then(|group| group.member(member)) {
-            member.stored = true;
+            member.stored.union(&chunks.intersection(&all));
         }
     }
 

@@ -356,7 +356,7 @@ impl Uploads {
             return effects.counters.drop("notice-for-another");
         }
         if let Some(sent) = self.sent_to_group(&key, header.extensions.request) {
-            return self.note_member_stored(&sent, key.client);
+            return self.note_member_stored(&sent, key.client, &notice.chunks);
         }
         let all = ChunkRanges::from(0..self.count_of(&key));
         let Some(upload) = self.by_key.get_mut(&key) else {

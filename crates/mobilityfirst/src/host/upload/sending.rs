@@ -169,6 +169,9 @@ impl Uploads {
             .stored
             .values()
             .for_each(|chunks| stored.union(chunks));
+        if let Some(group) = &push.group {
+            stored.union(&group.stored());
+        }
         let kept = upload.kept.as_ref();
         let kept = kept.map_or(0, |(_, chunks)| chunks.count());
         let count = self.count_of(key).into();
