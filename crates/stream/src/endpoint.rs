@@ -206,6 +206,11 @@ impl StreamEndpoint {
         Some(self.streams.get(&key)?.sending.room())
     }
 
+    /// Returns true if the other side has everything that was written; `None` if the stream is over.
+    pub fn is_acknowledged(&self, key: StreamKey) -> Option<bool> {
+        Some(self.streams.get(&key)?.sending.is_acknowledged())
+    }
+
     /// Returns true if the other side has everything that was written, and the end.
     pub fn is_delivered(&self, key: StreamKey) -> bool {
         let stream = self.streams.get(&key);
