@@ -194,7 +194,27 @@ pub async fn receive(
 }
 
 /// Sends a body, and its end or why it has none.
-pub async fn send<B>(stream: &mut PlaneWriter, mut body: B) -> io::Result<()>
+pub async fn send<B>(stream: &mut PlaneWriter, body: B) -> io::Result<()>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BodyError>,
+{
+    queue(stream, body).await?;
+    stream.send().await
+}
+
+/// Sends a body, with which its direction ends.
+pub async fn send_last<B>(stream: &mut PlaneWriter, body: B) -> io::Result<()>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BodyError>,
+{
+    queue(stream, body).await?;
+    stream.send_last().await
+}
+
+/// Sends a body as it comes; what is left when it ends is queued.
+async fn queue<B>(stream: &mut PlaneWriter, mut body: B) -> io::Result<()>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<BodyError>,
@@ -227,7 +247,7 @@ where
                 gathered.queue(stream);
                 let reason = BodyFrame::Failed(error.into().to_string());
                 stream.queue(reason.encode().map_err(invalid)?);
-                return stream.send().await;
+                return Ok(());
             }
         }
     }
@@ -235,7 +255,7 @@ where
     let end = BodyFrame::End(trailers).encode();
     let end = end.or_else(|_| BodyFrame::End(HeaderMap::new()).encode());
     stream.queue(end.map_err(invalid)?);
-    stream.send().await
+    Ok(())
 }
 
 /// Small pieces that share a frame.

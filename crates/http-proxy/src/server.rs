@@ -15,7 +15,7 @@ use tokio::io::AsyncReadExt;
 use whimbrel_core::Guid;
 use whimbrel_stream::CutOff;
 
-use crate::body::{invalid, piped, read_frame, read_head, receive, send, stated_length};
+use crate::body::{invalid, piped, read_frame, read_head, receive, send_last, stated_length};
 use crate::headers::{CONTENT, WHOLE_BODY, add_via, is_circling, strip};
 use crate::origin::{
     OriginClient, OriginConnector, OriginRule, UnreachedServer, is_own, no_body, split,
@@ -178,7 +178,7 @@ impl ServerSide {
                     .unwrap_or(usize::MAX)
                     .min(body.len())..,
             );
-            send(writer, Full::new(rest).map_err(|never| match never {})).await?;
+            send_last(writer, Full::new(rest).map_err(|never| match never {})).await?;
         }
         Ok(())
     }
@@ -204,7 +204,7 @@ impl ServerSide {
         };
         writer.queue(head);
         let (sender, body) = match resumption {
-            None if shared.is_none() => return send(writer, body).await.map(|()| None),
+            None if shared.is_none() => return send_last(writer, body).await.map(|()| None),
             None => (None, Either::Left(body)),
             Some(resumption) => {
                 let (sender, piped) = piped(None);
@@ -218,7 +218,7 @@ impl ServerSide {
         };
         let passing = async {
             match shared {
-                None => send(writer, body).await.map(|()| None),
+                None => send_last(writer, body).await.map(|()| None),
                 Some(length) => self.shared.pass_on(writer, body, length).await,
             }
         };
@@ -309,7 +309,7 @@ async fn refuse(writer: &mut PlaneWriter, status: StatusCode, why: &str) -> io::
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     writer.queue(encode_response(&response).map_err(invalid)?);
     let body = Full::new(Bytes::from(text));
-    send(writer, body.map_err(|never| match never {})).await
+    send_last(writer, body.map_err(|never| match never {})).await
 }
 
 fn status_of(error: &UnreachedServer) -> StatusCode {

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use whimbrel_client::ContentSource;
 use whimbrel_core::Guid;
 
-use crate::body::{BodyError, invalid, send, stated_length};
+use crate::body::{BodyError, invalid, send_last, stated_length};
 use crate::cache::policy;
 use crate::plane::{PlaneWriter, StreamPlane};
 use crate::wire::BodyFrame;
@@ -169,7 +169,7 @@ impl SharedBodies {
         // The answer's head goes ahead.
         writer.send().await?;
         if self.is_paused() {
-            return send(writer, body).await.map(|()| None);
+            return send_last(writer, body).await.map(|()| None);
         }
         let begun = collect(body, length).await;
         let is_whole = begun.first.len() as u64 == length;
@@ -182,7 +182,7 @@ impl SharedBodies {
             writer.send().await?;
             return Ok(Some(begun.first));
         }
-        send(writer, begun).await?;
+        send_last(writer, begun).await?;
         Ok(None)
     }
 
