@@ -328,6 +328,12 @@ fn explain(error: &hyper_util::client::legacy::Error) -> (StatusCode, String) {
         if let Some(origin) = one.downcast_ref::<UnreachedServer>() {
             return (status_of(origin), origin.to_string());
         }
+        if let Some(error) = one.downcast_ref::<io::Error>()
+            && error.kind() == io::ErrorKind::TimedOut
+        {
+            let why = "the server has said nothing for too long";
+            return (StatusCode::GATEWAY_TIMEOUT, why.to_owned());
+        }
         text = one.to_string();
         cause = one.source();
     }
