@@ -221,13 +221,25 @@ impl StoredAnswer {
     }
 }
 
-/// Returns true if a request's conditions say that the asker has the answer with these fields.
+/// Returns true if a request's conditions say that the asker has the answer with these fields (RFC 9110 section 13.1).
 fn has_it(asked: &HeaderMap, answer: &HeaderMap) -> bool {
-    if let Some(tags) = asked.get(header::IF_NONE_MATCH) {
-        return answer.get(header::ETAG) == Some(tags);
+    let text = |value: &HeaderValue| value.to_str().ok().map(str::to_owned);
+    if asked.contains_key(header::IF_NONE_MATCH) {
+        // Tags are compared without regard to `W/`. One with a comma in it is taken for two, and not found.
+        let opaque = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
+        let tag = answer.get(header::ETAG).and_then(text);
+        let tag = tag.map(|tag| opaque(&tag));
+        let lists = asked.get_all(header::IF_NONE_MATCH).iter();
+        let mut known = lists.filter_map(text).flat_map(|list| {
+            let tags = list.split(',').map(opaque);
+            tags.collect::<Vec<_>>()
+        });
+        return known.any(|known| known == "*" || Some(known) == tag);
     }
-    let since = asked.get(header::IF_MODIFIED_SINCE);
-    since.is_some() && answer.get(header::LAST_MODIFIED) == since
+    let date = |value: &HeaderValue| httpdate::parse_http_date(value.to_str().ok()?).ok();
+    let since = asked.get(header::IF_MODIFIED_SINCE).and_then(date);
+    let modified = answer.get(header::LAST_MODIFIED).and_then(date);
+    matches!((since, modified), (Some(since), Some(modified)) if modified <= since)
 }
 
 /// What the cache has for a request.
@@ -276,9 +288,14 @@ impl Drop for AskingTurn {
 /// Returns true for a request whose answer a cache may have or keep.
 pub fn is_for_cache(request: &Parts) -> bool {
     let headers = &request.headers;
-    request.method == Method::GET
-        && !headers.contains_key(header::RANGE)
-        && !headers.contains_key(header::UPGRADE)
+    // Conditions that a server must judge, besides parts and other protocols.
+    let passing = [
+        header::RANGE,
+        header::UPGRADE,
+        header::IF_MATCH,
+        header::IF_UNMODIFIED_SINCE,
+    ];
+    request.method == Method::GET && !passing.iter().any(|name| headers.contains_key(name))
 }
 
 /// Returns how an answer to this request is stored: `None` if it must not be.
@@ -336,8 +353,18 @@ impl AnswerCache {
                         "hit",
                     ));
                 }
-                BeforeRequest::Stale { request, matches } if matches => {
-                    stale = Some(CacheFinding::Stale(Arc::clone(answer), Box::new(request)));
+                BeforeRequest::Stale {
+                    request: mut asked,
+                    matches,
+                } if matches => {
+                    // The stored tag was added to those of the asker. If they are one, simple servers know only that.
+                    let tag = answer.headers.get(header::ETAG);
+                    if let Some(tag) =
+                        tag.filter(|tag| request.headers.get(header::IF_NONE_MATCH) == Some(tag))
+                    {
+                        asked.headers.insert(header::IF_NONE_MATCH, tag.clone());
+                    }
+                    stale = Some(CacheFinding::Stale(Arc::clone(answer), Box::new(asked)));
                 }
                 BeforeRequest::Stale { .. } => {}
             }
