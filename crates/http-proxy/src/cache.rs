@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -15,6 +15,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_cache_semantics::{AfterResponse, BeforeRequest, CacheOptions, CachePolicy};
 use hyper::body::Frame;
 use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
 
 use crate::body::{PipedBody, PipedSender, piped};
 
@@ -22,6 +23,8 @@ use crate::body::{PipedBody, PipedSender, piped};
 const MAX_VARIANTS: usize = 8;
 /// Bytes that an answer counts for besides its body and its fields.
 const OVERHEAD: u64 = 1024;
+/// A body of unknown length continues for this long without its reader.
+const UNREAD: Duration = Duration::from_secs(5 * 60);
 /// What is left of the cache's bound for one answer.
 const SHARE: u64 = 8;
 
@@ -116,15 +119,22 @@ pub struct CollectedBody {
 }
 
 /// Passes a body of unknown length on, and returns it if it is whole and at most `max` bytes long. It continues without
-/// its reader as long as it may be kept.
+/// its reader as long as it may be kept, but not for ever: a radio station does not end.
 pub async fn pass_and_collect(
     mut body: PipedBody,
     sender: PipedSender,
     max: u64,
 ) -> Option<CollectedBody> {
     let (mut pieces, mut length) = (Some(Vec::new()), 0);
-    let mut is_read = true;
-    while let Some(piece) = body.next().await {
+    let mut left_at = None;
+    loop {
+        let piece = match left_at {
+            None => body.next().await,
+            Some(at) => timeout_at(at + UNREAD, body.next()).await.ok()?,
+        };
+        let Some(piece) = piece else {
+            break;
+        };
         if piece.is_err() {
             pieces = None;
         } else if let Ok(frame) = &piece
@@ -136,8 +146,10 @@ pub async fn pass_and_collect(
                 pieces.push(data.clone());
             }
         }
-        is_read = is_read && sender.send(piece).await.is_ok();
-        if !is_read && pieces.is_none() {
+        if left_at.is_none() && sender.send(piece).await.is_err() {
+            left_at = Some(Instant::now());
+        }
+        if left_at.is_some() && pieces.is_none() {
             return None;
         }
     }
