@@ -33,7 +33,7 @@ use crate::headers::{CONTENT, WHOLE_BODY, add_via, is_circling, strip};
 use crate::kept::{KeptRequests, KeptState, PAGE};
 use crate::origin::is_own;
 use crate::plane::{PlaneReader, PlaneWriter, StreamPlane, reason};
-use crate::wire::{StreamPurpose, decode_response, encode_request, encode_tunnel};
+use crate::wire::{MAX_FIELDS, StreamPurpose, decode_response, encode_request, encode_tunnel};
 
 /// Bound of the connections of programs.
 const MAX_CONNECTIONS: usize = 1024;
@@ -162,7 +162,7 @@ impl ClientSide {
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD)
             .max_buf_size(128 << 10)
-            .preserve_header_case(true)
+            .max_headers(MAX_FIELDS)
             .serve_connection(TokioIo::new(stream), service)
             .with_upgrades();
         if let Err(error) = connection.await {
@@ -415,7 +415,9 @@ impl ClientSide {
         let stream = self.plane.open(peer).map_err(io::Error::other)?;
         let (mut reader, mut writer) = stream.split();
         writer.queue(Bytes::copy_from_slice(&[StreamPurpose::Exchange.code()]));
-        writer.queue(encode_request(head).map_err(invalid)?);
+        let head_bytes = encode_request(head);
+        writer
+            .queue(head_bytes.map_err(|fault| io::Error::new(io::ErrorKind::InvalidInput, fault))?);
         let answer = {
             let sending = async {
                 // One that takes a content may have to ask for the rest of it.
@@ -644,6 +646,10 @@ impl ProxyRefusal {
 
     /// Explains a stream that has failed.
     fn of_stream(error: &io::Error, peer: Guid) -> ProxyRefusal {
+        if error.kind() == io::ErrorKind::InvalidInput {
+            let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+            return ProxyRefusal::new(status, &format!("the request cannot be sent: {error}"));
+        }
         let status = match reason(error) {
             Some(CutOff::NotPermitted) => StatusCode::FORBIDDEN,
             Some(CutOff::Full) => StatusCode::SERVICE_UNAVAILABLE,

@@ -24,7 +24,7 @@ use crate::plane::{Accepted, PlaneReader, PlaneStream, PlaneWriter, StreamPlane}
 use crate::resuming::Resumption;
 use crate::shared::{SharedBodies, shared_length};
 use crate::wire::{
-    BodyFrame, StreamPurpose, decode_request, encode_response, encode_tunnel_answer,
+    BodyFrame, MAX_FIELDS, StreamPurpose, decode_request, encode_response, encode_tunnel_answer,
 };
 
 /// How long a caller may take to say what it wants.
@@ -75,6 +75,10 @@ pub async fn serve(mut accepted: Accepted, plane: StreamPlane, options: ServerOp
         .pool_idle_timeout(IDLE)
         .pool_max_idle_per_host(16)
         .http1_max_buf_size(128 << 10)
+        .http1_max_headers(MAX_FIELDS)
+        // Old devices send both; they are not passed on (RFC 9112 sections 5.1 and 5.2).
+        .http1_allow_spaces_after_header_name_in_responses(true)
+        .http1_allow_obsolete_multiline_headers_in_responses(true)
         .build(OriginConnector(Arc::clone(&rule)));
     let side = Arc::new(ServerSide {
         callers: options.callers,

@@ -552,6 +552,28 @@ async fn bombs_of_headers_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn unusual_heads_pass() {
+    let sides = start().await;
+    let origin = Origin::start(|asked, stream| {
+        let headers: String = match asked.target.as_str() {
+            "/many" => (0..200).map(|at| format!("X-{at}: 1\r\n")).collect(),
+            _ => "Folded: one\r\n  two\r\nSpaced : three\r\n".to_owned(),
+        };
+        answer(stream, "200 OK", &headers, b"ok");
+    });
+    let got = sides.get(&origin.url("/many"), "").await;
+    assert!(got.contains("x-199: 1\r\n") && got.ends_with("ok"), "{got}");
+    let got = sides.get(&origin.url("/odd"), "").await;
+    let fields = ["folded: one", "two\r\n", "spaced: three\r\n"];
+    assert!(fields.iter().all(|it| got.contains(it)), "{got}");
+    assert!(!got.contains("\r\n "), "{got}");
+    // A head that programs may send and the other side does not take.
+    let long = format!("X: {}\r\n", "y".repeat(70_000));
+    let got = sides.get(&origin.url("/odd"), &long).await;
+    assert_eq!(status(&got), "431", "{got}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_lies_about_its_length_is_visibly_broken() {
     let sides = start().await;
     let origin = Origin::start(|asked, stream| {
