@@ -31,6 +31,8 @@ pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug)]
 pub struct PipedBody {
     pieces: mpsc::Receiver<Result<Frame<Bytes>, BodyError>>,
+    /// Why there are no further pieces.
+    failed: Option<BodyError>,
     /// Bytes, if they are known.
     length: Option<u64>,
 }
@@ -48,7 +50,12 @@ impl PipedBody {
 /// Returns a body, and the end that fills it. A sender that is dropped ends the body.
 pub fn piped(length: Option<u64>) -> (PipedSender, PipedBody) {
     let (sender, pieces) = mpsc::channel(WAITING);
-    (sender, PipedBody { pieces, length })
+    let body = PipedBody {
+        pieces,
+        failed: None,
+        length,
+    };
+    (sender, body)
 }
 
 impl Body for PipedBody {
@@ -59,7 +66,17 @@ impl Body for PipedBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        self.pieces.poll_recv(context)
+        if let Some(error) = self.failed.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
+        let piece = self.pieces.poll_recv(context);
+        if let Poll::Ready(Some(Err(error))) = piece {
+            // Hyper forgets what it has not written when a body fails; it writes when there is nothing to read.
+            self.failed = Some(error);
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        piece
     }
 
     fn size_hint(&self) -> hyper::body::SizeHint {
