@@ -9,7 +9,7 @@ use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 
 use crate::error::LocalError;
 use crate::socket::{SocketClient, connect_socket};
-use crate::way::HostWay;
+use crate::way::{HostWay, RequestWay};
 
 /// A connection to a host or router.
 #[derive(Debug)]
@@ -39,6 +39,11 @@ impl LocalClient {
     /// Sends several requests. A host in this process takes them together.
     pub fn send_all(&mut self, requests: Vec<LocalRequest>) -> Result<(), LocalError> {
         self.0.send_all(requests)
+    }
+
+    /// Returns a second way for requests, if there is one: to a host in this process.
+    pub fn second(&self) -> Option<Box<dyn RequestWay>> {
+        self.0.second()
     }
 
     /// Returns the next event, or `None` if none has come within `patience`.

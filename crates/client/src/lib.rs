@@ -46,7 +46,7 @@ pub use session::{
 pub use socket::{WRITE_PATIENCE, connect_socket};
 pub use source::{ContentSource, ContentSourceError};
 pub use transfer::{ChannelReader, Download, IncomingOffer, OfferInbox, Publication, Upload};
-pub use way::HostWay;
+pub use way::{HostWay, RequestWay};
 pub use whimbrel_core::Guid;
 pub use whimbrel_gnrs::GroupAdmission;
 pub use whimbrel_mobilityfirst::local::{

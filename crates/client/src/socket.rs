@@ -10,7 +10,7 @@ use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 use crate::error::LocalError;
 use crate::frames::{EventFrames, RequestFrames};
 use crate::place::check_own;
-use crate::way::HostWay;
+use crate::way::{HostWay, RequestWay};
 
 /// Time in which a daemon must read what is written to it; afterwards it counts as gone.
 pub const WRITE_PATIENCE: Duration = Duration::from_secs(30);
@@ -67,12 +67,14 @@ impl SocketClient {
     }
 }
 
-impl HostWay for SocketClient {
+impl RequestWay for SocketClient {
     fn send_all(&mut self, requests: Vec<LocalRequest>) -> Result<(), LocalError> {
         requests.iter().for_each(|it| self.requests.push(it));
         self.write_all()
     }
+}
 
+impl HostWay for SocketClient {
     fn receive(&mut self, patience: Duration) -> Result<Option<LocalEvent>, LocalError> {
         let until = Instant::now() + patience;
         loop {

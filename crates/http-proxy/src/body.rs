@@ -31,6 +31,8 @@ pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug)]
 pub struct PipedBody {
     pieces: mpsc::Receiver<Result<Frame<Bytes>, BodyError>>,
+    /// Why there are no further pieces.
+    failed: Option<BodyError>,
     /// Bytes, if they are known.
     length: Option<u64>,
 }
@@ -48,7 +50,12 @@ impl PipedBody {
 /// Returns a body, and the end that fills it. A sender that is dropped ends the body.
 pub fn piped(length: Option<u64>) -> (PipedSender, PipedBody) {
     let (sender, pieces) = mpsc::channel(WAITING);
-    (sender, PipedBody { pieces, length })
+    let body = PipedBody {
+        pieces,
+        failed: None,
+        length,
+    };
+    (sender, body)
 }
 
 impl Body for PipedBody {
@@ -59,7 +66,17 @@ impl Body for PipedBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        self.pieces.poll_recv(context)
+        if let Some(error) = self.failed.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
+        let piece = self.pieces.poll_recv(context);
+        if let Poll::Ready(Some(Err(error))) = piece {
+            // Hyper forgets what it has not written when a body fails; it writes when there is nothing to read.
+            self.failed = Some(error);
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        piece
     }
 
     fn size_hint(&self) -> hyper::body::SizeHint {
@@ -194,7 +211,27 @@ pub async fn receive(
 }
 
 /// Sends a body, and its end or why it has none.
-pub async fn send<B>(stream: &mut PlaneWriter, mut body: B) -> io::Result<()>
+pub async fn send<B>(stream: &mut PlaneWriter, body: B) -> io::Result<()>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BodyError>,
+{
+    queue(stream, body).await?;
+    stream.send().await
+}
+
+/// Sends a body, with which its direction ends.
+pub async fn send_last<B>(stream: &mut PlaneWriter, body: B) -> io::Result<()>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<BodyError>,
+{
+    queue(stream, body).await?;
+    stream.send_last().await
+}
+
+/// Sends a body as it comes; what is left when it ends is queued.
+async fn queue<B>(stream: &mut PlaneWriter, mut body: B) -> io::Result<()>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<BodyError>,
@@ -227,7 +264,7 @@ where
                 gathered.queue(stream);
                 let reason = BodyFrame::Failed(error.into().to_string());
                 stream.queue(reason.encode().map_err(invalid)?);
-                return stream.send().await;
+                return Ok(());
             }
         }
     }
@@ -235,7 +272,7 @@ where
     let end = BodyFrame::End(trailers).encode();
     let end = end.or_else(|_| BodyFrame::End(HeaderMap::new()).encode());
     stream.queue(end.map_err(invalid)?);
-    stream.send().await
+    Ok(())
 }
 
 /// Small pieces that share a frame.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -15,6 +15,7 @@ use http::{Method, Request, Response, StatusCode};
 use http_cache_semantics::{AfterResponse, BeforeRequest, CacheOptions, CachePolicy};
 use hyper::body::Frame;
 use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
 
 use crate::body::{PipedBody, PipedSender, piped};
 
@@ -22,6 +23,8 @@ use crate::body::{PipedBody, PipedSender, piped};
 const MAX_VARIANTS: usize = 8;
 /// Bytes that an answer counts for besides its body and its fields.
 const OVERHEAD: u64 = 1024;
+/// A body of unknown length continues for this long without its reader.
+const UNREAD: Duration = Duration::from_secs(5 * 60);
 /// What is left of the cache's bound for one answer.
 const SHARE: u64 = 8;
 
@@ -116,15 +119,22 @@ pub struct CollectedBody {
 }
 
 /// Passes a body of unknown length on, and returns it if it is whole and at most `max` bytes long. It continues without
-/// its reader as long as it may be kept.
+/// its reader as long as it may be kept, but not for ever: a radio station does not end.
 pub async fn pass_and_collect(
     mut body: PipedBody,
     sender: PipedSender,
     max: u64,
 ) -> Option<CollectedBody> {
     let (mut pieces, mut length) = (Some(Vec::new()), 0);
-    let mut is_read = true;
-    while let Some(piece) = body.next().await {
+    let mut left_at = None;
+    loop {
+        let piece = match left_at {
+            None => body.next().await,
+            Some(at) => timeout_at(at + UNREAD, body.next()).await.ok()?,
+        };
+        let Some(piece) = piece else {
+            break;
+        };
         if piece.is_err() {
             pieces = None;
         } else if let Ok(frame) = &piece
@@ -136,8 +146,10 @@ pub async fn pass_and_collect(
                 pieces.push(data.clone());
             }
         }
-        is_read = is_read && sender.send(piece).await.is_ok();
-        if !is_read && pieces.is_none() {
+        if left_at.is_none() && sender.send(piece).await.is_err() {
+            left_at = Some(Instant::now());
+        }
+        if left_at.is_some() && pieces.is_none() {
             return None;
         }
     }
@@ -221,13 +233,25 @@ impl StoredAnswer {
     }
 }
 
-/// Returns true if a request's conditions say that the asker has the answer with these fields.
+/// Returns true if a request's conditions say that the asker has the answer with these fields (RFC 9110 section 13.1).
 fn has_it(asked: &HeaderMap, answer: &HeaderMap) -> bool {
-    if let Some(tags) = asked.get(header::IF_NONE_MATCH) {
-        return answer.get(header::ETAG) == Some(tags);
+    let text = |value: &HeaderValue| value.to_str().ok().map(str::to_owned);
+    if asked.contains_key(header::IF_NONE_MATCH) {
+        // Tags are compared without regard to `W/`. One with a comma in it is taken for two, and not found.
+        let opaque = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
+        let tag = answer.get(header::ETAG).and_then(text);
+        let tag = tag.map(|tag| opaque(&tag));
+        let lists = asked.get_all(header::IF_NONE_MATCH).iter();
+        let mut known = lists.filter_map(text).flat_map(|list| {
+            let tags = list.split(',').map(opaque);
+            tags.collect::<Vec<_>>()
+        });
+        return known.any(|known| known == "*" || Some(known) == tag);
     }
-    let since = asked.get(header::IF_MODIFIED_SINCE);
-    since.is_some() && answer.get(header::LAST_MODIFIED) == since
+    let date = |value: &HeaderValue| httpdate::parse_http_date(value.to_str().ok()?).ok();
+    let since = asked.get(header::IF_MODIFIED_SINCE).and_then(date);
+    let modified = answer.get(header::LAST_MODIFIED).and_then(date);
+    matches!((since, modified), (Some(since), Some(modified)) if modified <= since)
 }
 
 /// What the cache has for a request.
@@ -276,9 +300,14 @@ impl Drop for AskingTurn {
 /// Returns true for a request whose answer a cache may have or keep.
 pub fn is_for_cache(request: &Parts) -> bool {
     let headers = &request.headers;
-    request.method == Method::GET
-        && !headers.contains_key(header::RANGE)
-        && !headers.contains_key(header::UPGRADE)
+    // Conditions that a server must judge, besides parts and other protocols.
+    let passing = [
+        header::RANGE,
+        header::UPGRADE,
+        header::IF_MATCH,
+        header::IF_UNMODIFIED_SINCE,
+    ];
+    request.method == Method::GET && !passing.iter().any(|name| headers.contains_key(name))
 }
 
 /// Returns how an answer to this request is stored: `None` if it must not be.
@@ -336,8 +365,18 @@ impl AnswerCache {
                         "hit",
                     ));
                 }
-                BeforeRequest::Stale { request, matches } if matches => {
-                    stale = Some(CacheFinding::Stale(Arc::clone(answer), Box::new(request)));
+                BeforeRequest::Stale {
+                    request: mut asked,
+                    matches,
+                } if matches => {
+                    // The stored tag was added to those of the asker. If they are one, simple servers know only that.
+                    let tag = answer.headers.get(header::ETAG);
+                    if let Some(tag) =
+                        tag.filter(|tag| request.headers.get(header::IF_NONE_MATCH) == Some(tag))
+                    {
+                        asked.headers.insert(header::IF_NONE_MATCH, tag.clone());
+                    }
+                    stale = Some(CacheFinding::Stale(Arc::clone(answer), Box::new(asked)));
                 }
                 BeforeRequest::Stale { .. } => {}
             }

@@ -18,12 +18,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use whimbrel_core::Guid;
 use whimbrel_stream::CutOff;
 
 use crate::body::{
-    BodyError, ContentWay, PipedBody, invalid, piped, read_head, receive, send, stated_length,
+    BodyError, ContentWay, PipedBody, invalid, piped, read_head, receive, send, send_last,
+    stated_length,
 };
 use crate::cache::{
     AnswerCache, AskingTurn, CacheFinding, StoredAnswer, is_for_cache, pass_and_collect, policy,
@@ -32,7 +33,7 @@ use crate::headers::{CONTENT, WHOLE_BODY, add_via, is_circling, strip};
 use crate::kept::{KeptRequests, KeptState, PAGE};
 use crate::origin::is_own;
 use crate::plane::{PlaneReader, PlaneWriter, StreamPlane, reason};
-use crate::wire::{StreamPurpose, decode_response, encode_request, encode_tunnel};
+use crate::wire::{MAX_FIELDS, StreamPurpose, decode_response, encode_request, encode_tunnel};
 
 /// Bound of the connections of programs.
 const MAX_CONNECTIONS: usize = 1024;
@@ -43,6 +44,8 @@ const ROOM_PAUSE: Duration = Duration::from_millis(100);
 /// How often a request that may be repeated is sent when the server side was started again.
 const MAX_ATTEMPTS: usize = 3;
 
+/// A server that has had a request for this long without an answer may not answer it at all: others ask for themselves.
+const SLOW: Duration = Duration::from_secs(5);
 /// Pause before a kept request is asked again.
 const KEPT_PAUSE: Duration = Duration::from_secs(10);
 
@@ -159,7 +162,7 @@ impl ClientSide {
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD)
             .max_buf_size(128 << 10)
-            .preserve_header_case(true)
+            .max_headers(MAX_FIELDS)
             .serve_connection(TokioIo::new(stream), service)
             .with_upgrades();
         if let Err(error) = connection.await {
@@ -201,12 +204,14 @@ impl ClientSide {
         }
         let (changes, url) = (!parts.method.is_safe(), parts.uri.to_string());
         let answer = match body.is_end_stream() {
-            true => self.ask_again(peer, Request::from_parts(parts, ())).await?,
+            true => {
+                let head = Request::from_parts(parts, ());
+                self.ask_again(peer, head, &Notify::new()).await?
+            }
             false => {
                 let mut body = body;
-                let asked = self
-                    .ask(peer, &Request::from_parts(parts, ()), &mut body)
-                    .await;
+                let head = Request::from_parts(parts, ());
+                let asked = self.ask(peer, &head, &mut body, &Notify::new()).await;
                 asked.map_err(|error| ProxyRefusal::of_stream(&error, peer))?
             }
         };
@@ -285,11 +290,22 @@ impl ClientSide {
             mut request,
             headers,
             stale,
-            turn,
+            mut turn,
             peer,
         } = question;
         request.headers_mut().insert(WHOLE_BODY, CONTENT);
-        let response = self.ask_until_answered(peer, &request).await?;
+        let slow = Notify::new();
+        let response = {
+            let asking = self.ask_until_answered(peer, &request, &slow);
+            tokio::pin!(asking);
+            tokio::select! {
+                response = &mut asking => response?,
+                () = slow.notified() => {
+                    turn = None;
+                    asking.await?
+                }
+            }
+        };
         let (parts, body) = response.into_parts();
         if parts.status == StatusCode::NOT_MODIFIED
             && let Some(stale) = &stale
@@ -334,10 +350,11 @@ impl ClientSide {
         &self,
         peer: Guid,
         request: &Request<()>,
+        slow: &Notify,
     ) -> Result<Response<PipedBody>, ProxyRefusal> {
         let number = self.kept.begin(Instant::now(), &request.uri().to_string());
         loop {
-            let outcome = self.ask_again(peer, copy_of_request(request)).await;
+            let outcome = self.ask_again(peer, copy_of_request(request), slow).await;
             let Some(number) = number else {
                 return outcome;
             };
@@ -363,12 +380,13 @@ impl ClientSide {
         &self,
         peer: Guid,
         head: Request<()>,
+        slow: &Notify,
     ) -> Result<Response<PipedBody>, ProxyRefusal> {
         let mut attempts = 1;
         loop {
             let body = Empty::<Bytes>::new().map_err(|never| match never {});
             let mut body: BoxBody<Bytes, BodyError> = body.boxed();
-            match self.ask(peer, &head, &mut body).await {
+            match self.ask(peer, &head, &mut body, slow).await {
                 Ok(response) => return Ok(response),
                 Err(error) => {
                     let is_lost = reason(&error) == Some(CutOff::Unknown);
@@ -381,12 +399,14 @@ impl ClientSide {
         }
     }
 
-    /// Sends a request, and returns the answer's head with a body that follows.
+    /// Sends a request, and returns the answer's head with a body that follows. Tells `slow` if the server side has the
+    /// whole request for long.
     async fn ask<B>(
         &self,
         peer: Guid,
         head: &Request<()>,
         body: &mut B,
+        slow: &Notify,
     ) -> io::Result<Response<PipedBody>>
     where
         B: Body<Data = Bytes> + Unpin,
@@ -395,14 +415,19 @@ impl ClientSide {
         let stream = self.plane.open(peer).map_err(io::Error::other)?;
         let (mut reader, mut writer) = stream.split();
         writer.queue(Bytes::copy_from_slice(&[StreamPurpose::Exchange.code()]));
-        writer.queue(encode_request(head).map_err(invalid)?);
+        let head_bytes = encode_request(head);
+        writer
+            .queue(head_bytes.map_err(|fault| io::Error::new(io::ErrorKind::InvalidInput, fault))?);
         let answer = {
             let sending = async {
-                send(&mut writer, body).await?;
                 // One that takes a content may have to ask for the rest of it.
-                if !head.headers().contains_key(WHOLE_BODY) {
-                    writer.finish();
+                match head.headers().contains_key(WHOLE_BODY) {
+                    true => send(&mut writer, body).await?,
+                    false => send_last(&mut writer, body).await?,
                 }
+                writer.acknowledged().await?;
+                tokio::time::sleep(SLOW).await;
+                slow.notify_one();
                 Ok::<(), io::Error>(())
             };
             // A server may answer before it has the whole body.
@@ -621,6 +646,10 @@ impl ProxyRefusal {
 
     /// Explains a stream that has failed.
     fn of_stream(error: &io::Error, peer: Guid) -> ProxyRefusal {
+        if error.kind() == io::ErrorKind::InvalidInput {
+            let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+            return ProxyRefusal::new(status, &format!("the request cannot be sent: {error}"));
+        }
         let status = match reason(error) {
             Some(CutOff::NotPermitted) => StatusCode::FORBIDDEN,
             Some(CutOff::Full) => StatusCode::SERVICE_UNAVAILABLE,

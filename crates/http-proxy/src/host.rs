@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use whimbrel_client::frames::{EventFrames, RequestFrames};
-use whimbrel_client::{Attachment, LocalClient, LocalError, connect_socket};
+use whimbrel_client::{Attachment, LocalClient, LocalError, RequestWay, connect_socket};
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 
@@ -14,8 +14,8 @@ use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 const WAITING: usize = 256;
 /// Bytes of requests that are written at once.
 const BATCH: usize = 1 << 20;
-/// How long a request to a host in this process waits at most while no event comes.
-const LOOK: Duration = Duration::from_millis(1);
+/// Interval at which the end of a connection to a host in this process is noticed while no event comes.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Both ends of a connection.
 #[derive(Debug)]
@@ -40,9 +40,14 @@ impl HostLine {
             }
             Attachment::Once(client) => {
                 let client = client.take().ok_or(LocalError::Closed)?;
+                let mut way = client.second().ok_or(LocalError::Closed)?;
                 std::thread::Builder::new()
-                    .name("host".into())
-                    .spawn(move || carry_by_values(client, wanted, &sender))
+                    .name("requests".into())
+                    .spawn(move || carry_requests(&mut *way, wanted))
+                    .map_err(LocalError::Io)?;
+                std::thread::Builder::new()
+                    .name("events".into())
+                    .spawn(move || carry_events(client, &sender))
                     .map_err(LocalError::Io)?;
             }
         }
@@ -135,29 +140,31 @@ async fn write(
     }
 }
 
-/// Carries requests and events of a host in this process.
-fn carry_by_values(
-    mut client: LocalClient,
-    mut wanted: mpsc::Receiver<LocalRequest>,
-    events: &mpsc::Sender<Result<LocalEvent, LocalError>>,
-) {
-    let mut step = || -> Result<bool, LocalError> {
-        loop {
-            match wanted.try_recv() {
-                Ok(request) => client.send(&request)?,
-                Err(mpsc::error::TryRecvError::Empty) => break,
-                Err(mpsc::error::TryRecvError::Disconnected) => return Ok(false),
+/// Carries requests to a host in this process, until either side ends.
+fn carry_requests(way: &mut dyn RequestWay, mut wanted: mpsc::Receiver<LocalRequest>) {
+    while let Some(request) = wanted.blocking_recv() {
+        let mut requests = vec![request];
+        while requests.len() < WAITING
+            && let Ok(request) = wanted.try_recv()
+        {
+            requests.push(request);
+        }
+        if way.send_all(requests).is_err() {
+            return;
+        }
+    }
+}
+
+/// Carries events of a host in this process, until either side ends.
+fn carry_events(mut client: LocalClient, events: &mpsc::Sender<Result<LocalEvent, LocalError>>) {
+    while !events.is_closed() {
+        match client.receive(LOOK) {
+            Ok(None) => {}
+            Ok(Some(event)) => {
+                if events.blocking_send(Ok(event)).is_err() {
+                    return;
+                }
             }
-        }
-        match client.receive(LOOK)? {
-            Some(event) => Ok(events.blocking_send(Ok(event)).is_ok()),
-            None => Ok(true),
-        }
-    };
-    loop {
-        match step() {
-            Ok(true) => {}
-            Ok(false) => return,
             Err(error) => {
                 let _ = events.blocking_send(Err(error));
                 return;

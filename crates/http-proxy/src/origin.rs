@@ -1,6 +1,6 @@
 //! Which servers a server side asks, and how it reaches them.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::str::FromStr;
@@ -12,14 +12,19 @@ use bytes::Bytes;
 use http::Uri;
 use http_body_util::{Either, Empty};
 use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
 use ipnet::IpNet;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
 
 use crate::body::PipedBody;
 
 /// How long one address of a server may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(15);
+/// A server that says nothing for this long, and takes nothing, is given up.
+const SILENCE: Duration = Duration::from_secs(15 * 60);
 /// Addresses of one name that are tried.
 const MAX_TRIED: usize = 4;
 
@@ -218,12 +223,93 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     parts[0] & 0xe000 == 0x2000 && !is_documentation && !is_teredo
 }
 
+/// A connection to a server. It fails once nothing has passed for a time.
+#[derive(Debug)]
+pub struct OriginStream {
+    stream: TcpStream,
+    patience: Duration,
+    silent_at: Pin<Box<Sleep>>,
+}
+
+impl OriginStream {
+    fn new(stream: TcpStream, patience: Duration) -> OriginStream {
+        OriginStream {
+            stream,
+            patience,
+            silent_at: Box::pin(tokio::time::sleep(patience)),
+        }
+    }
+
+    /// Begins to wait anew if something has passed.
+    fn note<T>(&mut self, passed: &Poll<io::Result<T>>) {
+        if passed.is_ready() {
+            let silent_at = Instant::now() + self.patience;
+            self.silent_at.as_mut().reset(silent_at);
+        }
+    }
+}
+
+impl AsyncRead for OriginStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        self.note(&read);
+        if read.is_pending() && self.silent_at.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        read
+    }
+}
+
+impl AsyncWrite for OriginStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, data);
+        self.note(&written);
+        written
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, data);
+        self.note(&written);
+        written
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+impl Connection for OriginStream {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
 /// Connections of hyper's client, by the rule.
 #[derive(Clone, Debug)]
 pub struct OriginConnector(pub Arc<OriginRule>);
 
 impl tower_service::Service<Uri> for OriginConnector {
-    type Response = TokioIo<TcpStream>;
+    type Response = TokioIo<OriginStream>;
     type Error = UnreachedServer;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, UnreachedServer>> + Send>>;
 
@@ -236,7 +322,8 @@ impl tower_service::Service<Uri> for OriginConnector {
         Box::pin(async move {
             let host = target.host().ok_or(UnreachedServer::NoServer)?;
             let port = target.port_u16().unwrap_or(80);
-            rule.connect(host, port).await.map(TokioIo::new)
+            let stream = rule.connect(host, port).await?;
+            Ok(TokioIo::new(OriginStream::new(stream, SILENCE)))
         })
     }
 }
@@ -293,6 +380,23 @@ mod tests {
         ] {
             assert!(is_public(text.parse().unwrap()), "{text}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_says_nothing_is_given_up() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let stream = TcpStream::connect(address).await.unwrap();
+        let (mut server, _) = listener.accept().await.unwrap();
+        let mut stream = OriginStream::new(stream, Duration::from_millis(50));
+        server.write_all(b"1").await.unwrap();
+        assert_eq!(stream.read_u8().await.unwrap(), b'1');
+        let error = stream.read_u8().await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        // It is open all the time.
+        drop(server);
     }
 
     #[test]

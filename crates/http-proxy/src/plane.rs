@@ -481,6 +481,7 @@ impl PlaneStream {
         let writer = PlaneWriter {
             stream: Arc::clone(&stream),
             waiting: VecDeque::new(),
+            is_last: false,
         };
         (PlaneReader { stream }, writer)
     }
@@ -505,17 +506,22 @@ impl PlaneStream {
         }
     }
 
-    /// Writes the bytes that wait, as far as there is room. Ready once all are taken.
+    /// Writes the bytes that wait, as far as there is room, and then the end. Ready once all are taken.
     fn poll_drain(
         &self,
         context: &mut Context<'_>,
         waiting: &mut VecDeque<Bytes>,
+        is_last: bool,
     ) -> Poll<io::Result<()>> {
         let now = self.shared.now();
         let mut inner = self.shared.lock();
         let mut has_written = false;
         let outcome = loop {
             let Some(first) = waiting.front_mut() else {
+                if is_last {
+                    inner.endpoint.finish(self.key);
+                    has_written = true;
+                }
                 break Poll::Ready(Ok(()));
             };
             if inner.is_over || inner.endpoint.room(self.key).is_none() {
@@ -538,6 +544,21 @@ impl PlaneStream {
             self.shared.changed.notify_one();
         }
         outcome
+    }
+
+    fn poll_acknowledged(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut inner = self.shared.lock();
+        match inner.endpoint.is_acknowledged(self.key) {
+            _ if inner.is_over => Poll::Ready(Err(gone(&inner, self.key))),
+            None => Poll::Ready(Err(gone(&inner, self.key))),
+            Some(true) => Poll::Ready(Ok(())),
+            Some(false) => {
+                if let Some(slot) = inner.slots.get_mut(&self.key) {
+                    slot.writer = Some(context.waker().clone());
+                }
+                Poll::Pending
+            }
+        }
     }
 }
 
@@ -564,6 +585,8 @@ impl PlaneReader {
 pub struct PlaneWriter {
     stream: Arc<PlaneStream>,
     waiting: VecDeque<Bytes>,
+    /// The direction ends with what waits.
+    is_last: bool,
 }
 
 impl PlaneWriter {
@@ -581,8 +604,24 @@ impl PlaneWriter {
 
     /// Sends what was queued; waits until the stream has taken it.
     pub async fn send(&mut self) -> io::Result<()> {
+        poll_fn(|context| self.poll_drain(context)).await
+    }
+
+    /// Sends what was queued and ends the direction, in as few messages as possible.
+    pub async fn send_last(&mut self) -> io::Result<()> {
+        self.is_last = true;
+        self.send().await
+    }
+
+    fn poll_drain(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let (stream, waiting) = (&self.stream, &mut self.waiting);
-        poll_fn(|context| stream.poll_drain(context, waiting)).await
+        stream.poll_drain(context, waiting, self.is_last)
+    }
+
+    /// Waits until the other side has acknowledged what was sent.
+    pub async fn acknowledged(&mut self) -> io::Result<()> {
+        let stream = &self.stream;
+        poll_fn(|context| stream.poll_acknowledged(context)).await
     }
 
     /// Ends the direction, once what was sent has left.
@@ -635,29 +674,24 @@ impl AsyncWrite for PlaneWriter {
     ) -> Poll<io::Result<usize>> {
         let writer = &mut *self;
         // What a former call has left comes first.
-        match writer.stream.poll_drain(context, &mut writer.waiting) {
+        match writer.poll_drain(context) {
             Poll::Ready(Ok(())) => {}
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
             Poll::Pending => return Poll::Pending,
         }
         writer.waiting.push_back(Bytes::copy_from_slice(data));
-        match writer.stream.poll_drain(context, &mut writer.waiting) {
+        match writer.poll_drain(context) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             _ => Poll::Ready(Ok(data.len())),
         }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let writer = &mut *self;
-        writer.stream.poll_drain(context, &mut writer.waiting)
+        self.poll_drain(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let writer = &mut *self;
-        let flushed = writer.stream.poll_drain(context, &mut writer.waiting);
-        if let Poll::Ready(Ok(())) = flushed {
-            writer.finish();
-        }
-        flushed
+        self.is_last = true;
+        self.poll_drain(context)
     }
 }

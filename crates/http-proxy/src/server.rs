@@ -15,7 +15,7 @@ use tokio::io::AsyncReadExt;
 use whimbrel_core::Guid;
 use whimbrel_stream::CutOff;
 
-use crate::body::{invalid, piped, read_frame, read_head, receive, send, stated_length};
+use crate::body::{invalid, piped, read_frame, read_head, receive, send_last, stated_length};
 use crate::headers::{CONTENT, WHOLE_BODY, add_via, is_circling, strip};
 use crate::origin::{
     OriginClient, OriginConnector, OriginRule, UnreachedServer, is_own, no_body, split,
@@ -24,7 +24,7 @@ use crate::plane::{Accepted, PlaneReader, PlaneStream, PlaneWriter, StreamPlane}
 use crate::resuming::Resumption;
 use crate::shared::{SharedBodies, shared_length};
 use crate::wire::{
-    BodyFrame, StreamPurpose, decode_request, encode_response, encode_tunnel_answer,
+    BodyFrame, MAX_FIELDS, StreamPurpose, decode_request, encode_response, encode_tunnel_answer,
 };
 
 /// How long a caller may take to say what it wants.
@@ -75,6 +75,10 @@ pub async fn serve(mut accepted: Accepted, plane: StreamPlane, options: ServerOp
         .pool_idle_timeout(IDLE)
         .pool_max_idle_per_host(16)
         .http1_max_buf_size(128 << 10)
+        .http1_max_headers(MAX_FIELDS)
+        // Old devices send both; they are not passed on (RFC 9112 sections 5.1 and 5.2).
+        .http1_allow_spaces_after_header_name_in_responses(true)
+        .http1_allow_obsolete_multiline_headers_in_responses(true)
         .build(OriginConnector(Arc::clone(&rule)));
     let side = Arc::new(ServerSide {
         callers: options.callers,
@@ -178,7 +182,7 @@ impl ServerSide {
                     .unwrap_or(usize::MAX)
                     .min(body.len())..,
             );
-            send(writer, Full::new(rest).map_err(|never| match never {})).await?;
+            send_last(writer, Full::new(rest).map_err(|never| match never {})).await?;
         }
         Ok(())
     }
@@ -204,7 +208,7 @@ impl ServerSide {
         };
         writer.queue(head);
         let (sender, body) = match resumption {
-            None if shared.is_none() => return send(writer, body).await.map(|()| None),
+            None if shared.is_none() => return send_last(writer, body).await.map(|()| None),
             None => (None, Either::Left(body)),
             Some(resumption) => {
                 let (sender, piped) = piped(None);
@@ -218,7 +222,7 @@ impl ServerSide {
         };
         let passing = async {
             match shared {
-                None => send(writer, body).await.map(|()| None),
+                None => send_last(writer, body).await.map(|()| None),
                 Some(length) => self.shared.pass_on(writer, body, length).await,
             }
         };
@@ -309,7 +313,7 @@ async fn refuse(writer: &mut PlaneWriter, status: StatusCode, why: &str) -> io::
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     writer.queue(encode_response(&response).map_err(invalid)?);
     let body = Full::new(Bytes::from(text));
-    send(writer, body.map_err(|never| match never {})).await
+    send_last(writer, body.map_err(|never| match never {})).await
 }
 
 fn status_of(error: &UnreachedServer) -> StatusCode {
@@ -327,6 +331,12 @@ fn explain(error: &hyper_util::client::legacy::Error) -> (StatusCode, String) {
     while let Some(one) = cause {
         if let Some(origin) = one.downcast_ref::<UnreachedServer>() {
             return (status_of(origin), origin.to_string());
+        }
+        if let Some(error) = one.downcast_ref::<io::Error>()
+            && error.kind() == io::ErrorKind::TimedOut
+        {
+            let why = "the server has said nothing for too long";
+            return (StatusCode::GATEWAY_TIMEOUT, why.to_owned());
         }
         text = one.to_string();
         cause = one.source();

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use whimbrel_client::ContentSource;
 use whimbrel_core::Guid;
 
-use crate::body::{BodyError, invalid, send, stated_length};
+use crate::body::{BodyError, invalid, send_last, stated_length};
 use crate::cache::policy;
 use crate::plane::{PlaneWriter, StreamPlane};
 use crate::wire::BodyFrame;
@@ -32,6 +32,8 @@ const MAX_PUBLISHED: u64 = 128 << 20;
 const PAUSE: Duration = Duration::from_secs(60);
 /// A body that is not whole, or whose name nobody can find, after this long is passed on as it comes.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// The same for a name while no other was found: there may be no name service.
+const FIRST_PATIENCE: Duration = Duration::from_millis(200);
 
 /// Returns the length of a body that anybody may have as a content; `None` for others.
 pub fn shared_length(request: &Request<()>, answer: &Parts) -> Option<u64> {
@@ -48,13 +50,15 @@ pub fn shared_length(request: &Request<()>, answer: &Parts) -> Option<u64> {
 #[derive(Debug)]
 pub struct SharedBodies {
     plane: StreamPlane,
-    published: Mutex<PublishedBodies>,
+    published: Arc<Mutex<PublishedBodies>>,
 }
 
 #[derive(Debug, Default)]
 struct PublishedBodies {
     by_age: VecDeque<(Guid, u64)>,
     bytes: u64,
+    /// The last name could be found.
+    is_findable: bool,
     /// Until when nothing is published.
     paused_until: Option<Instant>,
 }
@@ -151,7 +155,7 @@ impl SharedBodies {
     pub fn new(plane: StreamPlane) -> SharedBodies {
         SharedBodies {
             plane,
-            published: Mutex::default(),
+            published: Arc::default(),
         }
     }
 
@@ -169,7 +173,7 @@ impl SharedBodies {
         // The answer's head goes ahead.
         writer.send().await?;
         if self.is_paused() {
-            return send(writer, body).await.map(|()| None);
+            return send_last(writer, body).await.map(|()| None);
         }
         let begun = collect(body, length).await;
         let is_whole = begun.first.len() as u64 == length;
@@ -182,7 +186,7 @@ impl SharedBodies {
             writer.send().await?;
             return Ok(Some(begun.first));
         }
-        send(writer, begun).await?;
+        send_last(writer, begun).await?;
         Ok(None)
     }
 
@@ -209,12 +213,23 @@ impl SharedBodies {
         let source = hashed.await.ok()?;
         let name = source.content();
         self.make_room(name, length);
-        let announced = timeout(PATIENCE, self.plane.publish(source)).await;
-        if !matches!(announced, Ok(Ok(()))) {
-            self.lock().paused_until = Some(Instant::now() + PAUSE);
-            return None;
-        }
-        Some(name)
+        let patience = match self.lock().is_findable {
+            true => PATIENCE,
+            false => FIRST_PATIENCE,
+        };
+        let (plane, published) = (self.plane.clone(), Arc::clone(&self.published));
+        let announcing = tokio::spawn(async move {
+            let announced = timeout(PATIENCE, plane.publish(source)).await;
+            let is_findable = matches!(announced, Ok(Ok(())));
+            let mut published = published.lock().unwrap_or_else(PoisonError::into_inner);
+            published.is_findable = is_findable;
+            if !is_findable {
+                published.paused_until = Some(Instant::now() + PAUSE);
+            }
+            is_findable
+        });
+        let announced = timeout(patience, announcing).await;
+        matches!(announced, Ok(Ok(true))).then_some(name)
     }
 }
 

@@ -335,6 +335,73 @@ async fn several_that_ask_for_one_thing_cause_one_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_never_answered_does_not_block_its_url() {
+    let sides = start().await;
+    let is_first = AtomicBool::new(true);
+    let origin = Origin::start(move |_, stream| {
+        if is_first.swap(false, Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_secs(3600));
+        }
+        answer(stream, "200 OK", "", b"answered");
+    });
+    let url = origin.url("/");
+    let mut given_up = TcpStream::connect(sides.proxy).await.unwrap();
+    let request = format!("GET {url} HTTP/1.1\r\nHost: x\r\n\r\n");
+    given_up.write_all(request.as_bytes()).await.unwrap();
+    while origin.asked().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    drop(given_up);
+    let got = sides.get(&url, "").await;
+    assert!(got.ends_with("answered"), "{got}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn conditions_of_requests_hold_for_stored_answers() {
+    let sides = start().await;
+    let origin = Origin::start(|asked, stream| {
+        let date = "Tue, 02 Jan 2024 00:00:00 GMT";
+        let headers = match asked.target.as_str() {
+            "/tag" => "ETag: W/\"b\"\r\n".to_owned(),
+            "/strong" => "ETag: \"a\"\r\n".to_owned(),
+            _ => format!("Last-Modified: {date}\r\n"),
+        };
+        let headers = format!("Cache-Control: max-age=1000\r\n{headers}");
+        answer(stream, "200 OK", &headers, b"body");
+    });
+    for path in ["/tag", "/date"] {
+        assert_eq!(status(&sides.get(&origin.url(path), "").await), "200");
+    }
+    let since = |day| format!("If-Modified-Since: {day} Jan 2024 00:00:00 GMT\r\n");
+    for (path, headers, expected) in [
+        ("/tag", "If-None-Match: \"a\", \"b\"\r\n", "304"),
+        (
+            "/tag",
+            "If-None-Match: \"a\"\r\nIf-None-Match: W/\"b\"\r\n",
+            "304",
+        ),
+        ("/tag", "If-None-Match: *\r\n", "304"),
+        ("/tag", "If-None-Match: \"c\"\r\n", "200"),
+        ("/date", &*since("Wed, 03"), "304"),
+        ("/date", &*since("Mon, 01"), "200"),
+    ] {
+        let got = sides.get(&origin.url(path), headers).await;
+        assert_eq!(status(&got), expected, "{path} {headers} {got}");
+        assert!(got.contains("whimbrel; hit"), "{got}");
+    }
+    // A server that takes one tag only gets one.
+    let headers = "If-None-Match: \"a\"\r\nCache-Control: no-cache\r\n";
+    sides.get(&origin.url("/strong"), "").await;
+    sides.get(&origin.url("/strong"), headers).await;
+    assert_eq!(origin.asked()[3].headers["if-none-match"], "\"a\"");
+    // Whether it is still the same one only its server knows.
+    assert_eq!(origin.asked().len(), 4);
+    let headers = "If-Match: \"a\"\r\n";
+    sides.get(&origin.url("/tag"), headers).await;
+    assert_eq!(origin.asked().len(), 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_stale_answer_is_given_while_the_far_side_is_away() {
     let sides = start().await;
     let origin = Origin::start(|asked, stream| match asked.headers.get("if-none-match") {
@@ -485,6 +552,28 @@ async fn bombs_of_headers_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn unusual_heads_pass() {
+    let sides = start().await;
+    let origin = Origin::start(|asked, stream| {
+        let headers: String = match asked.target.as_str() {
+            "/many" => (0..200).map(|at| format!("X-{at}: 1\r\n")).collect(),
+            _ => "Folded: one\r\n  two\r\nSpaced : three\r\n".to_owned(),
+        };
+        answer(stream, "200 OK", &headers, b"ok");
+    });
+    let got = sides.get(&origin.url("/many"), "").await;
+    assert!(got.contains("x-199: 1\r\n") && got.ends_with("ok"), "{got}");
+    let got = sides.get(&origin.url("/odd"), "").await;
+    let fields = ["folded: one", "two\r\n", "spaced: three\r\n"];
+    assert!(fields.iter().all(|it| got.contains(it)), "{got}");
+    assert!(!got.contains("\r\n "), "{got}");
+    // A head that programs may send and the other side does not take.
+    let long = format!("X: {}\r\n", "y".repeat(70_000));
+    let got = sides.get(&origin.url("/odd"), &long).await;
+    assert_eq!(status(&got), "431", "{got}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_lies_about_its_length_is_visibly_broken() {
     let sides = start().await;
     let origin = Origin::start(|asked, stream| {
@@ -503,12 +592,14 @@ async fn an_answer_that_lies_about_its_length_is_visibly_broken() {
             short.contains("content-length: 100") && !short.contains("stored; hit"),
             "{short}"
         );
-        assert!(short.len() < 400, "{short}");
+        // What has arrived is passed on.
+        assert!(short.len() < 400 && short.ends_with("only this"), "{short}");
         let long = sides.get(&origin.url("/long"), "").await;
         assert!(long.ends_with("\r\n\r\nthis"), "{long}");
         for path in ["/cut", "/bad"] {
             let got = sides.get(&origin.url(path), "").await;
             assert!(!got.ends_with("0\r\n\r\n"), "{path}: {got}");
+            assert_eq!(got.contains("hello"), path == "/cut", "{path}: {got}");
         }
         let two = sides.get(&origin.url("/two"), "").await;
         assert_ne!(status(&two), "200", "{two}");

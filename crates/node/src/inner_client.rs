@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use whimbrel_client::{HostWay, LocalError, WRITE_PATIENCE};
+use whimbrel_client::{HostWay, LocalError, RequestWay, WRITE_PATIENCE};
 use whimbrel_io::{IoError, LoopHandle};
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 
@@ -96,11 +96,18 @@ fn size_of(event: &LocalEvent) -> usize {
 }
 
 /// The program's end.
+#[derive(Debug)]
 pub(crate) struct InnerClient {
+    requests: InnerRequests,
+    events: Arc<Events>,
+}
+
+/// The way of requests to a host in this process.
+#[derive(Clone)]
+struct InnerRequests {
     host: LoopHandle<Node<NameStore>>,
     /// The program's number at its host.
     app: u32,
-    events: Arc<Events>,
     /// Starts the host.
     begin: mpsc::Sender<()>,
 }
@@ -115,15 +122,13 @@ impl InnerClient {
         begin: mpsc::Sender<()>,
     ) -> InnerClient {
         InnerClient {
-            host,
-            app,
+            requests: InnerRequests { host, app, begin },
             events,
-            begin,
         }
     }
 }
 
-impl HostWay for InnerClient {
+impl RequestWay for InnerRequests {
     /// Passes requests to the host. Waits while the host is too busy.
     fn send_all(&mut self, requests: Vec<LocalRequest>) -> Result<(), LocalError> {
         let (app, until) = (self.app, Instant::now() + WRITE_PATIENCE);
@@ -150,15 +155,27 @@ impl HostWay for InnerClient {
             }
         }
     }
+}
+
+impl RequestWay for InnerClient {
+    fn send_all(&mut self, requests: Vec<LocalRequest>) -> Result<(), LocalError> {
+        self.requests.send_all(requests)
+    }
+}
+
+impl HostWay for InnerClient {
+    fn second(&self) -> Option<Box<dyn RequestWay>> {
+        Some(Box::new(self.requests.clone()))
+    }
 
     fn receive(&mut self, patience: Duration) -> Result<Option<LocalEvent>, LocalError> {
         let Some((event, is_open_again)) = self.events.pop(patience)? else {
             return Ok(None);
         };
         if is_open_again {
-            let app = self.app;
+            let app = self.requests.app;
             // A host that has ended has no more events.
-            let _ = self.host.post(move |node, _| {
+            let _ = self.requests.host.post(move |node, _| {
                 if let Some(host) = node.host() {
                     host.set_blocked(app, false);
                 }
@@ -170,9 +187,9 @@ impl HostWay for InnerClient {
 
 impl Drop for InnerClient {
     fn drop(&mut self) {
-        let app = self.app;
+        let app = self.requests.app;
         // A host that has ended has forgotten it already.
-        let _ = self.host.post(move |node, _| {
+        let _ = self.requests.host.post(move |node, _| {
             if let Some(host) = node.host() {
                 host.leave(app);
             }
@@ -180,9 +197,9 @@ impl Drop for InnerClient {
     }
 }
 
-impl fmt::Debug for InnerClient {
+impl fmt::Debug for InnerRequests {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InnerClient").finish_non_exhaustive()
+        f.debug_struct("InnerRequests").finish_non_exhaustive()
     }
 }
 

@@ -207,6 +207,11 @@ impl StreamEndpoint {
         Some(self.streams.get(&key)?.sending.room())
     }
 
+    /// Returns true if the peer has acknowledged everything written so far; `None` if the stream is over.
+    pub fn is_acknowledged(&self, key: StreamKey) -> Option<bool> {
+        Some(self.streams.get(&key)?.sending.is_acknowledged())
+    }
+
     /// Returns true once the peer has acknowledged everything written, and the end.
     pub fn is_delivered(&self, key: StreamKey) -> bool {
         let stream = self.streams.get(&key);

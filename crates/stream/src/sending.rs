@@ -129,6 +129,11 @@ impl SendingEnd {
         self.is_finished
     }
 
+    /// Returns true if the other end has everything that was written.
+    pub(crate) fn is_acknowledged(&self) -> bool {
+        self.unsent_bytes == 0 && self.acknowledged == self.next
+    }
+
     /// Returns true once the other end has everything and knows that it ends.
     pub(crate) fn is_done(&self) -> bool {
         self.has_all
