@@ -63,7 +63,9 @@ fn what_a_destination_has_requested_is_found_beside_what_it_is_offered() {
     assert_eq!(store.ids_for(&destination), ids);
     store.discard(ids[0]);
     assert_eq!(store.oldest_for(&destination), Some(ids[1]));
-    [1, 3].map(|at| store.discard(ids[at]));
+    for at in [1, 3] {
+        store.discard(ids[at]);
+    }
     assert_eq!(store.first_for(&destination, 1), [ids[2]]);
     store.discard(ids[2]);
     assert!(store.has_none_for(&destination));
