@@ -9,7 +9,7 @@ use whimbrel_routing::{ContactPlan, Cost, LinkMetric, LinkSample, Message, Routi
 use super::Timer;
 use super::effects::{Action, Effects};
 use super::status::RoutingStatus;
-use crate::links::Links;
+use crate::links::{ChunkToSend, Links};
 use crate::wire::Control;
 
 /// Routers in a report.
@@ -24,6 +24,13 @@ const MEASURED_SHARE: u64 = 240_000;
 
 /// The longest interval.
 const MOST_MEASURED_AFTER: Duration = Duration::from_secs(120);
+
+/// A message that is not stored waits for a way for this long: while routers tell each other of a failure, no next hop
+/// may be feasible for some round trips.
+const HELD_FOR: Duration = Duration::from_secs(1);
+/// Messages that wait so, and those of them that came in on one port.
+const MAX_HELD: usize = 256;
+const MAX_HELD_OF_PORT: usize = 64;
 
 /// How a router learns its ways.
 #[derive(Debug)]
@@ -48,6 +55,8 @@ pub(super) struct Learning {
     measured_at: BTreeMap<PortId, Time>,
     // How long data waits for the usual way while that of the moment is much worse.
     wait_for_usual: Duration,
+    /// Messages that wait for a way.
+    pub(super) held: Vec<ChunkToSend>,
 }
 
 impl Learning {
@@ -97,6 +106,24 @@ impl Learning {
         self.routing.as_ref().is_some_and(|it| {
             (may_wait && it.is_unusual(address, MUCH_WORSE)) || it.waits_for_contact(address)
         })
+    }
+
+    /// Returns true if ways are learned.
+    pub(super) fn is_on(&self) -> bool {
+        self.routing.is_some()
+    }
+
+    /// Holds a message without a way for a moment. Returns what is not held: what may be stored, has waited, or is one too many.
+    pub(super) fn hold(&mut self, now: Time, mut outgoing: ChunkToSend) -> Option<ChunkToSend> {
+        let until = outgoing.until.unwrap_or(now + HELD_FOR);
+        let of_port = self.held.iter().filter(|it| it.origin == outgoing.origin);
+        let fits = self.held.len() < MAX_HELD && of_port.count() < MAX_HELD_OF_PORT;
+        if !self.is_on() || !outgoing.is_passing_message() || until <= now || !fits {
+            return Some(outgoing);
+        }
+        outgoing.until = Some(until);
+        self.held.push(outgoing);
+        None
     }
 
     pub(super) fn status(&self, now: Time) -> Option<RoutingStatus> {

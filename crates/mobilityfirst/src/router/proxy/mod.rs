@@ -421,16 +421,21 @@ impl Proxy {
 
     /// A neighbour has become unresponsive ("the link layer is not able to deliver the chunk
     /// despite several attempts"): stores copies of the chunks that its hop carries, and moves
-    /// queued ones to the storage.
+    /// queued ones to the storage. If ways are learned, messages are taken back for another way: an echo
+    /// that arrives when the link returns has no use.
     pub(super) fn store_what_waits_for(
         &mut self,
         now: Time,
         port: PortId,
+        takes_back: bool,
         links: &mut Links,
         effects: &mut Effects,
     ) {
         for (carried, outgoing) in links.neighbours.carried(port) {
-            if outgoing.chunk.header.service.has(ServiceId::DELAY_TOLERANT)
+            if takes_back && outgoing.is_passing_message() {
+                let taken = links.withdraw(now, carried).map(Action::Forward);
+                taken.into_iter().for_each(|it| effects.push(it));
+            } else if outgoing.chunk.header.service.has(ServiceId::DELAY_TOLERANT)
                 && let Some(id) = self.store_chunk(now, outgoing, effects)
             {
                 self.lingering.insert(carried, id);
