@@ -6,9 +6,8 @@ use whimbrel_core::{PortId, Time};
 use whimbrel_link::Room;
 
 use crate::chunk::Chunk;
-use crate::outbox::flow_of;
 use crate::wire::{
-    MAX_TOGETHER, Message, ServiceId, TOGETHER_FIELDS_LEN, Transport, TransportKind, UpperProtocol,
+    MAX_TOGETHER, Message, TOGETHER_FIELDS_LEN, Transport, TransportKind, UpperProtocol,
 };
 
 /// Bytes of messages that go in one chunk, with their fields: what one packet carries on nearly every link, so that
@@ -63,13 +62,6 @@ impl ChunkToSend {
             order: None,
             until: None,
         }
-    }
-
-    /// Returns true for a short message of a node that is not the neighbour, and that is not stored.
-    pub(crate) fn is_passing_message(&self) -> bool {
-        let service = self.chunk.header.service;
-        let stays = service.has(ServiceId::NEIGHBOUR) || service.has(ServiceId::DELAY_TOLERANT);
-        !stays && flow_of(&self.chunk).is_none()
     }
 
     /// Returns the message of a program of this node that it carries, if others may go with it.

@@ -10,6 +10,7 @@ use super::Timer;
 use super::effects::{Action, Effects};
 use super::status::RoutingStatus;
 use crate::links::{ChunkToSend, Links};
+use crate::outbox::is_passing_message;
 use crate::wire::Control;
 
 /// Routers in a report.
@@ -28,9 +29,8 @@ const MOST_MEASURED_AFTER: Duration = Duration::from_secs(120);
 /// A message that is not stored waits for a way for this long: while routers tell each other of a failure, no next hop
 /// may be feasible for some round trips.
 const HELD_FOR: Duration = Duration::from_secs(1);
-/// Messages that wait so, and those of them that came in on one port.
+/// Messages that wait so; a quarter of them may have come in on one port.
 const MAX_HELD: usize = 256;
-const MAX_HELD_OF_PORT: usize = 64;
 
 /// How a router learns its ways.
 #[derive(Debug)]
@@ -117,8 +117,8 @@ impl Learning {
     pub(super) fn hold(&mut self, now: Time, mut outgoing: ChunkToSend) -> Option<ChunkToSend> {
         let until = outgoing.until.unwrap_or(now + HELD_FOR);
         let of_port = self.held.iter().filter(|it| it.origin == outgoing.origin);
-        let fits = self.held.len() < MAX_HELD && of_port.count() < MAX_HELD_OF_PORT;
-        if !self.is_on() || !outgoing.is_passing_message() || until <= now || !fits {
+        let fits = self.held.len() < MAX_HELD && of_port.count() < MAX_HELD / 4;
+        if !self.is_on() || !is_passing_message(&outgoing.chunk) || until <= now || !fits {
             return Some(outgoing);
         }
         outgoing.until = Some(until);
@@ -197,7 +197,7 @@ impl Learning {
         self.settle(links, effects);
     }
 
-    /// Sends what the routing has to say. Stored chunks are looked at again if ways have changed.
+    /// Sends what the routing has to say. What waits is looked at again if ways have changed.
     fn settle(&mut self, links: &Links, effects: &mut Effects) {
         let Some(routing) = &mut self.routing else {
             return;
@@ -210,7 +210,7 @@ impl Learning {
         }
         let has_changed = routing.take_changed();
         effects.push(Action::Set(Timer::Routing, routing.poll_timeout().at));
-        if has_changed {
+        if has_changed || !self.held.is_empty() {
             effects.push(Action::RetryWaiting);
         }
     }

@@ -387,7 +387,8 @@ impl Router {
             self.note_neighbours(now);
             self.carry_out(now);
         }
-        let is_silent = matches!(event, LinkEvent::Unresponsive(_));
+        let takes_back =
+            matches!(event, LinkEvent::Unresponsive(_)) && self.binding.routes.learning.is_on();
         match event {
             LinkEvent::Up {
                 port, neighbour, ..
@@ -426,7 +427,6 @@ impl Router {
             // What waits for it goes to the other port once it has attached there, which takes its
             // signature.
             LinkEvent::Moved { from: port, .. } | LinkEvent::Unresponsive(port) => {
-                let takes_back = is_silent && self.binding.routes.learning.is_on();
                 let (links, effects) = (&mut self.links, &mut self.effects);
                 let proxy = &mut self.proxy;
                 proxy.store_what_waits_for(now, port, takes_back, links, effects);
@@ -566,7 +566,6 @@ impl Router {
             Timer::Routing => {
                 let (links, effects) = (&self.links, &mut self.effects);
                 self.binding.routes.learning.handle_due(now, links, effects);
-                self.retry_held(now);
             }
             Timer::Lifetime => self.proxy.drop_expired(now, &mut self.effects),
             Timer::Disk => self.proxy.read_again(),

@@ -24,6 +24,7 @@ use crate::chunk::{Chunk, Flow, TakenBack};
 use crate::handed::HandedOver;
 use crate::links::{Carried, ChunkToSend, Grant, Links, RENEWAL};
 use crate::next_hops::{Branch, Divisions, NextHops, Spread};
+use crate::outbox::is_passing_message;
 use crate::wire::{Data, DropReason, NetworkHeader, Notice, Request, ServiceId};
 use limited::Limited;
 use lingering::Lingering;
@@ -432,7 +433,7 @@ impl Proxy {
         effects: &mut Effects,
     ) {
         for (carried, outgoing) in links.neighbours.carried(port) {
-            if takes_back && outgoing.is_passing_message() {
+            if takes_back && is_passing_message(&outgoing.chunk) {
                 let taken = links.withdraw(now, carried).map(Action::Forward);
                 taken.into_iter().for_each(|it| effects.push(it));
             } else if outgoing.chunk.header.service.has(ServiceId::DELAY_TOLERANT)
