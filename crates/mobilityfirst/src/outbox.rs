@@ -10,7 +10,9 @@ use whimbrel_link::{Hop, Lane};
 
 use crate::chunk::Chunk;
 use crate::outgoing::ChunkToSend;
-use crate::wire::{Credit, Data, Flow, Request, Transport, TransportKind, UpperProtocol};
+use crate::wire::{
+    Credit, Data, Flow, Request, ServiceId, Transport, TransportKind, UpperProtocol,
+};
 use queue::{LANES, Next, Queue};
 
 /// Bytes that a flow sends before it is the turn of another.
@@ -44,6 +46,12 @@ pub(crate) fn flow_of(chunk: &Chunk) -> Option<Flow> {
         return Some(Flow::requested(notice.source, notice.destination));
     }
     None
+}
+
+/// Returns true for a short message of a node that is not the neighbour, and that is not stored.
+pub(crate) fn is_passing_message(chunk: &Chunk) -> bool {
+    let has = |flag| chunk.header.service.has(flag);
+    !has(ServiceId::NEIGHBOUR) && !has(ServiceId::DELAY_TOLERANT) && flow_of(chunk).is_none()
 }
 
 /// The chunks of one flow that wait for a neighbour or are on their way to it.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of a test fail the test")]
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
 use crate::support::{APP, Content, OVERHEAD, WALL, get, name_server, no_records, router_config};
 use whimbrel_core::{Guid, SeededRng, Time};
@@ -80,6 +81,9 @@ struct World {
     content: Content,
     received: usize,
     complete: Option<Time>,
+    // When each echo request was sent, and when it was answered.
+    pinged: Vec<Time>,
+    pongs: BTreeMap<u32, Vec<Time>>,
 }
 
 impl World {
@@ -129,6 +133,8 @@ impl World {
             content: Content::new(8_000_000, 1),
             received: 0,
             complete: None,
+            pinged: Vec::new(),
+            pongs: BTreeMap::new(),
         }
     }
 
@@ -154,6 +160,30 @@ impl World {
         self.run(Duration::from_secs(1));
         let get = get(1, self.content.name(), chunk_size::asked(None));
         self.request(self.client, LocalRequest::Get(get));
+    }
+
+    /// The client sends echo requests to the server, one each 50 ms.
+    fn ping(&mut self, count: usize) {
+        for _ in 0..count {
+            let ping = LocalRequest::Ping {
+                request: 9,
+                destination: KeyPair::from_secret(&[1; 32]).guid(),
+                sequence: self.pinged.len() as u32,
+                padding: 0,
+            };
+            self.pinged.push(self.net.now());
+            self.request(self.client, ping);
+            self.run(Duration::from_millis(50));
+        }
+    }
+
+    /// Returns how long the answer to each echo request took; none if there was not exactly one.
+    fn answered_after(&self) -> Vec<Option<Duration>> {
+        let of = |(sequence, sent): (usize, &Time)| match self.pongs.get(&(sequence as u32)) {
+            Some(answers) if answers.len() == 1 => Some(answers[0].since(*sent)),
+            _ => None,
+        };
+        self.pinged.iter().enumerate().map(of).collect()
     }
 
     fn run(&mut self, span: Duration) {
@@ -207,6 +237,11 @@ impl World {
             }
             LocalEvent::Complete { .. } => {
                 self.complete = Some(self.net.now());
+                None
+            }
+            LocalEvent::Pong { sequence, .. } => {
+                let answers = self.pongs.entry(sequence).or_default();
+                answers.push(self.net.now());
                 None
             }
             LocalEvent::Failed { request, reason } => panic!("{request}: {reason:?}"),
@@ -267,6 +302,34 @@ fn a_transfer_finds_the_other_way_around_a_ring_when_a_link_fails() {
     let router = routing.routers.iter().find(|it| it.router == name_of(2));
     assert_eq!(router.unwrap().ways[0].why, "best");
     assert_eq!(router.unwrap().ways[0].neighbour, name_of(4));
+}
+
+/// The hops on the failed link hold requests, answers, or both, and no other next hop is feasible when they fall silent.
+#[test]
+fn every_echo_request_is_answered_around_a_link_that_falls_silent() {
+    const SILENCE: Duration = Duration::from_millis(1_500);
+    const SOON: Duration = Duration::from_secs(1);
+    for is_loaded in [false, true] {
+        let mut world = World::new(5, &ring(), 2, &[]);
+        world.run(Duration::from_secs(3));
+        if is_loaded {
+            world.begin();
+        }
+        world.ping(40);
+        // It returns after the last one: what a hop has kept would come then.
+        world.fail(1, Duration::from_secs(11));
+        let cut_at = world.net.now();
+        world.ping(200);
+        world.run(Duration::from_secs(5));
+        for (sent, took) in world.pinged.iter().zip(world.answered_after()) {
+            let within = match *sent + SOON < cut_at || *sent >= cut_at + SILENCE {
+                true => SOON,
+                false => SILENCE + SOON,
+            };
+            let place = (is_loaded, *sent, cut_at);
+            assert!(took.is_some_and(|it| it < within), "{took:?} {place:?}");
+        }
+    }
 }
 
 #[test]

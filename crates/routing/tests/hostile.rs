@@ -19,10 +19,15 @@ fn name(number: u32) -> Guid {
 
 /// The announcement of a router with links to these.
 fn announcement(router: u32, sequence: u64, to: &[u32]) -> Announcement {
+    priced(router, sequence, to, 1000)
+}
+
+/// The same with links of this cost.
+fn priced(router: u32, sequence: u64, to: &[u32], cost: u32) -> Announcement {
     let link = |to: &u32| Link {
         to: name(*to),
-        cost: Cost(1000),
-        usual: Cost(1000),
+        cost: Cost(cost),
+        usual: Cost(cost),
     };
     let links = to.iter().map(link).collect();
     Announcement::sign(&keys(router), sequence, Duration::from_secs(600), links)
@@ -113,6 +118,26 @@ fn a_false_distance_makes_no_way_better() {
     router.distances(2, 1, &[(0, 1), (1, 1), (2, 0), (3, 1), (4, 1)]);
     router.run(Duration::from_secs(1));
     assert_eq!(router.routing.ways(&name(3))[0].neighbour, name(1));
+}
+
+/// Router 1 says that all its links cost nearly nothing, and is next to nobody but router 3.
+#[test]
+fn a_forged_cost_counts_for_the_links_of_its_forger_only() {
+    let mut router = Router::new(&[1, 2]);
+    router.announce(1, priced(1, 1, &[0, 3, 4, 5], 1)).unwrap();
+    router.announce(2, announcement(2, 1, &[0, 4])).unwrap();
+    router.announce(1, announcement(3, 1, &[1])).unwrap();
+    router.announce(2, announcement(4, 1, &[2, 5])).unwrap();
+    router.announce(2, announcement(5, 1, &[4])).unwrap();
+    router.distances(1, 1, &[(0, 1), (1, 0), (3, 1), (4, 1), (5, 1)]);
+    router.distances(2, 1, &[(0, 1000), (2, 0), (4, 1000), (5, 2000)]);
+    router.run(Duration::from_secs(1));
+    let by = |to: u32| {
+        let ways = router.routing.ways(&name(to));
+        ways.iter().map(|way| way.neighbour).collect::<Vec<_>>()
+    };
+    assert_eq!(by(3), [name(1)]);
+    assert_eq!((by(4), by(5)), (vec![name(2)], vec![name(2)]));
 }
 
 #[test]

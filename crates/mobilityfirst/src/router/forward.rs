@@ -405,7 +405,10 @@ impl Router {
     }
 
     pub(super) fn store_or_give_up(&mut self, now: Time, outgoing: ChunkToSend) {
-        self.proxy.store_or_drop(now, outgoing, &mut self.effects);
+        let left = self.binding.routes.learning.hold(now, outgoing);
+        if let Some(outgoing) = left {
+            self.proxy.store_or_drop(now, outgoing, &mut self.effects);
+        }
     }
 
     /// Drops a chunk and tells its source.

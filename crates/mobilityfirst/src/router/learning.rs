@@ -9,7 +9,8 @@ use whimbrel_routing::{ContactPlan, Cost, LinkMetric, LinkSample, Message, Routi
 use super::Timer;
 use super::effects::{Action, Effects};
 use super::status::RoutingStatus;
-use crate::links::Links;
+use crate::links::{ChunkToSend, Links};
+use crate::outbox::is_passing_message;
 use crate::wire::Control;
 
 /// Routers in a report.
@@ -24,6 +25,12 @@ const MEASURED_SHARE: u64 = 240_000;
 
 /// The longest interval.
 const MOST_MEASURED_AFTER: Duration = Duration::from_secs(120);
+
+/// A message that is not stored waits for a way for this long: while routers tell each other of a failure, no next hop
+/// may be feasible for some round trips.
+const HELD_FOR: Duration = Duration::from_secs(1);
+/// Messages that wait so; a quarter of them may have come in on one port.
+const MAX_HELD: usize = 256;
 
 /// How a router learns its ways.
 #[derive(Debug)]
@@ -48,6 +55,8 @@ pub(super) struct Learning {
     measured_at: BTreeMap<PortId, Time>,
     // How long data waits for the usual way while that of the moment is much worse.
     wait_for_usual: Duration,
+    /// Messages that wait for a way.
+    pub(super) held: Vec<ChunkToSend>,
 }
 
 impl Learning {
@@ -97,6 +106,24 @@ impl Learning {
         self.routing.as_ref().is_some_and(|it| {
             (may_wait && it.is_unusual(address, MUCH_WORSE)) || it.waits_for_contact(address)
         })
+    }
+
+    /// Returns true if ways are learned.
+    pub(super) fn is_on(&self) -> bool {
+        self.routing.is_some()
+    }
+
+    /// Holds a message without a way for a moment. Returns what is not held: what may be stored, has waited, or is one too many.
+    pub(super) fn hold(&mut self, now: Time, mut outgoing: ChunkToSend) -> Option<ChunkToSend> {
+        let until = outgoing.until.unwrap_or(now + HELD_FOR);
+        let of_port = self.held.iter().filter(|it| it.origin == outgoing.origin);
+        let fits = self.held.len() < MAX_HELD && of_port.count() < MAX_HELD / 4;
+        if !self.is_on() || !is_passing_message(&outgoing.chunk) || until <= now || !fits {
+            return Some(outgoing);
+        }
+        outgoing.until = Some(until);
+        self.held.push(outgoing);
+        None
     }
 
     pub(super) fn status(&self, now: Time) -> Option<RoutingStatus> {
@@ -170,7 +197,7 @@ impl Learning {
         self.settle(links, effects);
     }
 
-    /// Sends what the routing has to say. Stored chunks are looked at again if ways have changed.
+    /// Sends what the routing has to say. What waits is looked at again if ways have changed.
     fn settle(&mut self, links: &Links, effects: &mut Effects) {
         let Some(routing) = &mut self.routing else {
             return;
@@ -183,7 +210,7 @@ impl Learning {
         }
         let has_changed = routing.take_changed();
         effects.push(Action::Set(Timer::Routing, routing.poll_timeout().at));
-        if has_changed {
+        if has_changed || !self.held.is_empty() {
             effects.push(Action::RetryWaiting);
         }
     }

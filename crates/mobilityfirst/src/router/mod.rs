@@ -387,6 +387,8 @@ impl Router {
             self.note_neighbours(now);
             self.carry_out(now);
         }
+        let takes_back =
+            matches!(event, LinkEvent::Unresponsive(_)) && self.binding.routes.learning.is_on();
         match event {
             LinkEvent::Up {
                 port, neighbour, ..
@@ -424,9 +426,11 @@ impl Router {
             LinkEvent::Pace { port, pace } => self.tell(port, &Control::Pace(pace)),
             // What waits for it goes to the other port once it has attached there, which takes its
             // signature.
-            LinkEvent::Moved { from: port, .. } | LinkEvent::Unresponsive(port) => self
-                .proxy
-                .store_what_waits_for(now, port, &mut self.links, &mut self.effects),
+            LinkEvent::Moved { from: port, .. } | LinkEvent::Unresponsive(port) => {
+                let (links, effects) = (&mut self.links, &mut self.effects);
+                let proxy = &mut self.proxy;
+                proxy.store_what_waits_for(now, port, takes_back, links, effects);
+            }
             LinkEvent::Responsive(port) => {
                 self.proxy.resume_lingering(port);
                 self.retry_waiting(now);

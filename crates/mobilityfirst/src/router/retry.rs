@@ -54,10 +54,13 @@ impl Router {
         }
     }
 
-    /// A neighbour is responsive again: stored chunks may have a next hop now. What is known of
-    /// their destinations tells; the name service is not asked, or every neighbour that comes up
-    /// would cause look-ups of all that are absent.
+    /// A neighbour is responsive again, or ways have changed: stored chunks may have a next hop now. What
+    /// is known of their destinations tells; the name service is not asked, or every neighbour that comes
+    /// up would cause look-ups of all that are absent.
     pub(super) fn retry_waiting(&mut self, now: Time) {
+        for outgoing in core::mem::take(&mut self.binding.routes.learning.held) {
+            self.forward(now, outgoing);
+        }
         match &mut self.review {
             Some(review) => review.again = true,
             None => {

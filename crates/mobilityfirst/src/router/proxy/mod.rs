@@ -24,6 +24,7 @@ use crate::chunk::{Chunk, TakenBack};
 use crate::handed::HandedOver;
 use crate::links::{Carried, ChunkToSend, Grant, Links, RENEWAL};
 use crate::next_hops::{Branch, Divisions, NextHops, Spread};
+use crate::outbox::is_passing_message;
 use crate::wire::{Data, DropReason, Flow, NetworkHeader, Notice, Request, ServiceId};
 use limited::Limited;
 use lingering::Lingering;
@@ -423,16 +424,21 @@ impl Proxy {
 
     /// A neighbour has become unresponsive ("the link layer is not able to deliver the chunk
     /// despite several attempts"): stores copies of the chunks that its hop carries, and moves
-    /// queued ones to the storage.
+    /// queued ones to the storage. If ways are learned, messages are taken back for another way: an echo
+    /// that arrives when the link returns has no use.
     pub(super) fn store_what_waits_for(
         &mut self,
         now: Time,
         port: PortId,
+        takes_back: bool,
         links: &mut Links,
         effects: &mut Effects,
     ) {
         for (carried, outgoing) in links.neighbours.carried(port) {
-            if outgoing.chunk.header.service.has(ServiceId::DELAY_TOLERANT)
+            if takes_back && is_passing_message(&outgoing.chunk) {
+                let taken = links.withdraw(now, carried).map(Action::Forward);
+                taken.into_iter().for_each(|it| effects.push(it));
+            } else if outgoing.chunk.header.service.has(ServiceId::DELAY_TOLERANT)
                 && let Some(id) = self.store_chunk(now, outgoing, effects)
             {
                 self.lingering.insert(carried, id);
