@@ -13,8 +13,6 @@ use crate::sending::SendingEnd;
 pub(crate) const FIRST_LIMIT: u64 = 64 << 10;
 /// After this time without a packet of the other side an answer is asked for.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
-/// An answer waits this long for bytes that it can leave with: on its way each message costs as much as one of 32 KiB.
-const ANSWER_DELAY: Duration = Duration::from_millis(20);
 /// A message waits in routers for its next hop, so an early repetition only adds to what waits.
 const RTT: RttOptions = RttOptions {
     granularity: Duration::from_millis(50),
@@ -33,8 +31,6 @@ pub(crate) struct StreamEnd {
     pub(crate) receiving: ReceivingEnd,
     /// The other side awaits a packet.
     answer_is_due: bool,
-    /// When it awaits one, if nothing is sent before.
-    answer_at: Option<Time>,
     /// This side wants an answer.
     asks: bool,
     heard: Time,
@@ -60,7 +56,6 @@ impl StreamEnd {
             sending: SendingEnd::new(FIRST_LIMIT, RttEstimator::with_options(RTT)),
             receiving: ReceivingEnd::new(FIRST_LIMIT),
             answer_is_due: false,
-            answer_at: None,
             asks: false,
             heard: now,
             ask_at: now + KEEP_ALIVE,
@@ -84,14 +79,7 @@ impl StreamEnd {
         let room = self.sending.room();
         self.sending.handle(now, segment);
         self.sending.note_waiting(now);
-        if segment.has_content() || segment.asks {
-            let is_new = arrival == SegmentArrival::Readable && !segment.asks;
-            let is_first = self.answer_at.is_none();
-            match is_new && is_first && !self.sending.is_finished() {
-                true => self.answer_at = Some(now + ANSWER_DELAY),
-                false => self.answer_is_due = true,
-            }
-        }
+        self.answer_is_due |= segment.has_content() || segment.asks;
         if self.is_released {
             self.receiving.discard();
         }
@@ -132,15 +120,13 @@ impl StreamEnd {
         self.receiving.tell(&mut segment);
         self.sending.fill(now, &mut segment);
         self.answer_is_due = false;
-        self.answer_at = None;
         Some(segment)
     }
 
     /// Returns the next deadline.
     pub(crate) fn deadline(&self) -> Time {
         let quiet = self.ask_at.min(self.heard + self.patience);
-        let own = [self.sending.deadline(), self.answer_at];
-        own.into_iter().flatten().fold(quiet, Time::min)
+        self.sending.deadline().map_or(quiet, |at| at.min(quiet))
     }
 
     /// Handles a deadline. Returns the reason if the stream is over by it.
@@ -149,7 +135,6 @@ impl StreamEnd {
             return Some(CutOff::Silent);
         }
         self.asks |= self.sending.handle_timeout(now);
-        self.answer_is_due |= self.answer_at.is_some_and(|at| now >= at);
         if now >= self.ask_at {
             self.ask_at = now + KEEP_ALIVE;
             self.asks = true;
@@ -160,7 +145,6 @@ impl StreamEnd {
     /// Returns true if neither side has anything left to say.
     pub(crate) fn is_over(&self) -> bool {
         let is_read = self.receiving.is_read();
-        let has_answered = !self.answer_is_due && self.answer_at.is_none();
-        self.sending.is_done() && is_read && has_answered
+        self.sending.is_done() && is_read && !self.answer_is_due
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
-use crate::packet::{MAX_DATA, MAX_RANGES, StreamSegment};
+use crate::packet::{MAX_RANGES, StreamSegment};
 
 /// Bound of the separate pieces that wait for a gap to close.
 const MAX_PIECES: usize = 1024;
@@ -149,13 +149,11 @@ impl ReceivingEnd {
         self.ready_bytes = 0;
     }
 
-    /// Grants `window` bytes beyond what was read. Returns true if the sender must hear of it at once: it can send no
-    /// whole packet. Others hear of it with the next answer.
+    /// Grants `window` bytes beyond what was read. Returns true if the sender should hear of it.
     pub(crate) fn grant(&mut self, window: u64) -> bool {
         let read = self.received - self.ready_bytes as u64;
         self.granted = self.granted.max(read + window);
-        let is_short = self.told.saturating_sub(self.received) < MAX_DATA as u64;
-        self.end.is_none() && is_short && self.granted - self.told >= (window / 4).max(1)
+        self.end.is_none() && self.granted - self.told >= (window / 4).max(1)
     }
 
     /// Bytes that may be held: granted and not read.

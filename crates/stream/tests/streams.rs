@@ -281,51 +281,6 @@ proptest! {
 }
 
 #[test]
-fn a_request_and_its_answer_take_four_messages() {
-    let faults = Faults {
-        delay: 25,
-        ..Faults::default()
-    };
-    let mut world = World::new(1, faults);
-    let exchange = |world: &mut World| {
-        let (begun, known) = (world.sent, world.accepted().len());
-        let key = world.ends[0].open(world.now, NAMES[1]).unwrap();
-        let request = Bytes::from(noise(500, 1));
-        world.ends[0].write(world.now, key, &request);
-        world.run_until(100, |world| world.accepted().len() > known);
-        let accepted = world.accepted()[known];
-        // The program has its answer soon, and ends its own direction once it has read it.
-        world.write(accepted, noise(10_000, 2));
-        world.run_until(100, |world| world.read.contains_key(&key));
-        world.ends[0].finish(key);
-        world.finished.insert(key);
-        world.run_until(100, |world| world.ends.iter().all(StreamEndpoint::is_empty));
-        assert_eq!(world.read[&key], noise(10_000, 2));
-        assert!(world.ends.iter().all(StreamEndpoint::is_empty));
-        world.sent - begun
-    };
-    // The first one fetches the token.
-    assert_eq!(exchange(&mut world), 6);
-    assert_eq!(exchange(&mut world), 4);
-}
-
-#[test]
-fn an_answer_without_data_to_leave_with_is_sent_soon() {
-    let faults = Faults {
-        delay: 25,
-        ..Faults::default()
-    };
-    let mut world = World::new(1, faults);
-    let key = world.ends[0].open(world.now, NAMES[1]).unwrap();
-    world.ends[0].write(world.now, key, &Bytes::from_static(b"request"));
-    world.run_until(100, |world| {
-        world.ends[0].is_acknowledged(key) == Some(true)
-    });
-    // A token, the request again, and 20 ms.
-    assert_eq!(world.now, Time::from_millis(1 + 4 * 25 + 20));
-}
-
-#[test]
 fn a_long_stream_fills_its_path() {
     let faults = Faults {
         delay: 25,
