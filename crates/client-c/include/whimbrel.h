@@ -161,7 +161,7 @@ typedef struct {
    For fetched content: 0 requested, 1 flowing, 2 stalled, 3 no router responds, 4 the host is away. For sent
    content: 0 in progress, 1 taken by the first router, 2 delivered, 3 taken and kept by the access router;
    refused: 4 not accepted, 5 too long, 6 inbox full, 7 unusable; 8 lost in the network, 9 replaced by another
-   transfer of the same content.
+   transfer of the same content, 10 delivered to some members of a group and refused by all others.
    */
   uint32_t state;
   /*

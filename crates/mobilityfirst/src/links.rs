@@ -7,6 +7,7 @@
 mod branch;
 pub mod callers;
 mod credit;
+mod crowding;
 mod division;
 mod event;
 mod leases;

@@ -18,7 +18,6 @@ use whimbrel_link::{Buffer, HopConfig, HopEvent, HopStats, Pacing, Pool, Room};
 use super::link::{Gone, LOOK_UP_AGAIN, Link};
 use super::names::NameRule;
 use super::{AskedBy, Carried, ChunkToSend, LinkEvent};
-use crate::outbox::flow_of;
 use crate::wire::{Flow, Request};
 
 /// Chunks that hold no room in the buffer and count against no other bound (those that a host
@@ -37,7 +36,7 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 /// Bytes per second of a next hop whose rate is not known yet.
 pub(super) const UNMEASURED: u64 = 2 << 20;
 /// This number of flows to one neighbour may take much of the buffer, however thin its link is.
-const MANY_FLOWS: usize = 8;
+pub(super) const MANY_FLOWS: usize = 8;
 
 /// What the configuration says of a link, and of its callers.
 #[derive(Clone, Copy, Debug, Default)]
@@ -536,27 +535,6 @@ impl Neighbours {
         link.outbox
             .credit_of(flow)
             .map_or(part, |credit| credit.min(part))
-    }
-
-    /// Returns true if a chunk should not wait for `port` in the buffer, because half of that is
-    /// taken and the part of its flow, too. A quarter, if many flows go there: one inbound peer holds half
-    /// of the buffer at most, and two chunks of each of many flows must not take all of that from its other
-    /// flows.
-    pub(crate) fn is_crowded(&self, port: PortId, outgoing: &ChunkToSend) -> bool {
-        let flows = self.links.get(&port).map_or(0, |it| it.outbox.flows());
-        let parts = if flows >= MANY_FLOWS { 4 } else { 2 };
-        outgoing.room.packets() > 0
-            && self.buffer.used() * parts > self.buffer.capacity()
-            && self.exceeds_part(port, outgoing).is_some()
-    }
-
-    /// Returns the chunks of its flow that wait for `port`, if a chunk would exceed the part of the flow.
-    pub(crate) fn exceeds_part(&self, port: PortId, outgoing: &ChunkToSend) -> Option<usize> {
-        let link = self.links.get(&port)?;
-        let flow = flow_of(&outgoing.chunk)?;
-        let (bytes, chunks) = link.outbox.waiting(&flow);
-        let most = self.allowance(link, &flow, outgoing.from);
-        (bytes + outgoing.chunk.size() as u64 > most).then_some(chunks)
     }
 
     /// Returns the rate of the fastest link to the neighbour on `port`, in bytes per second, as far as

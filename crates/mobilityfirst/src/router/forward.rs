@@ -298,7 +298,7 @@ impl Router {
                 .yield_to_others(now, &outgoing, &mut self.effects);
             return self.store_or_give_up(now, outgoing);
         };
-        let outgoing = match self.links.neighbours.is_crowded(branch.port, &outgoing) {
+        let outgoing = match self.links.is_crowded(branch.port, &outgoing) {
             true => match self.spill(now, outgoing, hops) {
                 Some(outgoing) => outgoing,
                 None => return,

@@ -7,7 +7,7 @@
 //! has left is sent its copy as any host, which may be stored. A member that is a group
 //! ([`super::group_expansion`]) is in the list of the copy to its router, which looks up the members of that one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use whimbrel_core::{Guid, PortId, Time};
 use whimbrel_gnrs::Lookup;
@@ -117,7 +117,15 @@ impl Router {
         }
         self.effects.counters.group_chunks += 1;
         self.effects.counters.group_copies += copies as u64;
-        let slow = self.slow_ports(&outgoing, &here, &ways);
+        let (links, attachments) = (&self.links, &self.binding.attachments);
+        let with_port = |member: Guid| {
+            let hops = attachments.hops_to(&member, links);
+            (member, hops.best().map(|branch| branch.port))
+        };
+        let here: Vec<(Guid, Option<PortId>)> = here.into_iter().map(with_port).collect();
+        let ports = here.iter().filter_map(|(_, port)| *port);
+        let ports = ways.keys().copied().chain(ports);
+        let slow = links.slow_ports(ports.collect(), &outgoing);
         for (port, networks) in ways {
             if slow.contains(&port)
                 && let Some(member) = only_member(&networks)
@@ -133,8 +141,7 @@ impl Router {
                 }
             }
         }
-        for member in here {
-            let port = self.port_of(&member);
+        for (member, port) in here {
             if port.is_some_and(|port| slow.contains(&port))
                 && self.send_apart(now, &outgoing, member)
             {
@@ -158,32 +165,6 @@ impl Router {
             rest.chunk.header.extensions.members = MemberList::unplaced(unreachable);
             self.store_or_give_up(now, rest);
         }
-    }
-
-    /// Returns the ports at which a copy would have the flow held back, unless all of them would: the fastest
-    /// member sets the pace, as far as the storage has room for what the others get later.
-    fn slow_ports(
-        &self,
-        outgoing: &ChunkToSend,
-        here: &[Guid],
-        ways: &BTreeMap<PortId, BTreeMap<Guid, Vec<Guid>>>,
-    ) -> BTreeSet<PortId> {
-        let here = here.iter().filter_map(|member| self.port_of(member));
-        let ports: BTreeSet<PortId> = ways.keys().copied().chain(here).collect();
-        let is_slow = |port: &&PortId| {
-            let waiting = self.links.neighbours.exceeds_part(**port, outgoing);
-            waiting.is_some_and(|chunks| chunks > 0)
-        };
-        let slow: BTreeSet<PortId> = ports.iter().filter(is_slow).copied().collect();
-        match slow.len() < ports.len() {
-            true => slow,
-            false => BTreeSet::new(),
-        }
-    }
-
-    fn port_of(&self, member: &Guid) -> Option<PortId> {
-        let hops = self.binding.attachments.hops_to(member, &self.links);
-        hops.best().map(|branch| branch.port)
     }
 
     /// Stores a copy for a slow member alone, which leaves as its next hop has room. Returns false if the storage

@@ -196,7 +196,7 @@ impl InboxRun<'_> {
         session.take_offers(OfferRule::default());
         let mut name = session.ask(Question::Status);
         let mut watch = Watch::new(Subject::Host);
-        let mut memberships = BTreeMap::new();
+        let (mut is_ready, mut memberships) = (false, BTreeMap::new());
         while !stop.load(Ordering::Relaxed) && self.left != Some(0) {
             self.start_next(attach, observe);
             host.ask_aside(watch.question());
@@ -207,11 +207,14 @@ impl InboxRun<'_> {
                 SessionStep::Handled => {
                     if let Some(Answer::Status(json)) = session.take_answer(name) {
                         observe(InboxEvent::Ready(name_in(&json)));
+                        is_ready = true;
                     }
                     while let Some(offer) = session.take_offer() {
                         self.judge(session, offer, observe);
                     }
-                    self.tell_memberships(session, &mut memberships, observe);
+                    if is_ready {
+                        self.tell_memberships(session, &mut memberships, observe);
+                    }
                 }
                 SessionStep::Aside(event) => {
                     if watch.note(&event, &|_| false) {
