@@ -170,7 +170,7 @@ fn a_decision_that_cannot_be_kept_is_reported() {
     fs::create_dir(site.path("router.pem.callers.json.new")).unwrap();
     let (code, answer, err) = site.manage(&["allow", &name]);
     assert_eq!((code, &answer["kept"]), (6, &Value::Bool(false)), "{err}");
-    assert!(err.contains("cannot be kept beside its key"), "{err}");
+    assert!(err.contains("cannot be kept next to its key"), "{err}");
     // It is in force, and written as soon as that is possible.
     assert_eq!(site.caller(&name)["decision"], "allowed");
     fs::remove_dir(site.path("router.pem.callers.json.new")).unwrap();

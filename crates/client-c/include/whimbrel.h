@@ -395,17 +395,12 @@ int whimbrel_get(whimbrel handle,
  Returns WHIMBREL_AGAIN if there are none yet and WHIMBREL_END after the last. Reading opens the flow-control
  window for further bytes.
  */
-int whimbrel_read(whimbrel handle,
-                  uint32_t transfer,
-                  uint8_t *buffer,
-                  size_t size,
-                  size_t *length);
+int whimbrel_read(whimbrel handle, uint32_t transfer, uint8_t *buffer, size_t size, size_t *length);
 
 /*
  Ends a transfer or discards a question. A sent content is still delivered if the network has taken all of it.
  */
-int whimbrel_cancel(whimbrel handle,
-                    uint32_t transfer);
+int whimbrel_cancel(whimbrel handle, uint32_t transfer);
 
 /*
  Writes the progress of a transfer to `progress`.
@@ -460,9 +455,7 @@ int whimbrel_next_offer(whimbrel handle,
  Accepts an offer and writes the transfer's number to `transfer`. The sender is told of the delivery when
  whimbrel_read has returned WHIMBREL_END.
  */
-int whimbrel_accept(whimbrel handle,
-                    const whimbrel_offer *offer,
-                    uint32_t *transfer);
+int whimbrel_accept(whimbrel handle, const whimbrel_offer *offer, uint32_t *transfer);
 
 /*
  Refuses an offer. The sender is told `reason`: 1 not accepted, 2 too long, 3 the inbox is full, 4 not usable.
