@@ -318,7 +318,9 @@ impl PushReport<'_> {
     fn lacking(&self) -> Option<String> {
         let groups = self.members.iter().flatten();
         let group = groups.max_by_key(|group| group.lacking.len())?;
-        let lack = group.members - group.delivered - group.refused;
+        let lack = group
+            .members
+            .saturating_sub(group.delivered + group.refused);
         if group.members == 0 {
             return Some(String::from("no member of the group is known yet"));
         }
