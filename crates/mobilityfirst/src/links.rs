@@ -455,14 +455,17 @@ impl Links {
         taken
     }
 
-    /// Takes the undivided chunks of offered flows that neighbours have held back since `before` out of their queues,
-    /// from old to new, with the ports that they wait for.
+    /// Takes the undivided chunks of offered flows that their destinations, which are neighbours, have held back since
+    /// `before` out of their queues, from old to new, with the ports that they wait for. A router that holds a flow back
+    /// waits for room, and not for a decision.
     pub(crate) fn take_stuck_offers(&mut self, before: Time) -> Vec<(PortId, ChunkToSend)> {
         let stuck = self.neighbours.iter().flat_map(|(port, link)| {
             let flows = link.outbox.stuck(before).map(|(flow, _)| flow);
-            flows.map(move |flow| (port, flow))
+            let is_meant =
+                |flow: &Flow| flow.is_offered && link.neighbour == Some(flow.destination);
+            flows.filter(is_meant).map(move |flow| (port, flow))
         });
-        let offered: Vec<(PortId, Flow)> = stuck.filter(|(_, flow)| flow.is_offered).collect();
+        let offered: Vec<(PortId, Flow)> = stuck.collect();
         let mut taken = Vec::new();
         for (port, flow) in offered {
             let Some(link) = self.neighbours.at_mut(port) else {

@@ -54,13 +54,14 @@ impl Proxy {
             let Some(stored) = self.store.get(id) else {
                 continue;
             };
+            if !stored.is_in_memory {
+                self.read_ahead(now, &destination);
+                continue;
+            }
             let branches = branches_with_room(&stored, &hops, links, divisions);
-            if !branches.is_empty() && stored.is_in_memory {
+            if !branches.is_empty() {
                 self.release_one(now, id, &branches, &hops, links, effects);
                 return true;
-            }
-            if !branches.is_empty() {
-                self.read_ahead(now, &destination);
             }
         }
         false
