@@ -13,12 +13,14 @@
 //! | [`progress`] | [`Assembly`], a receiver's verified ranges, resumable | content.md section 4 |
 //! | [`range_set`] | [`RangeSet`], disjoint byte ranges | |
 //! | [`folder`] | [`Folder`], many files as one content object; packs of small ones | content.md section 3 |
+//! | [`encryption`] | [`ContentKey`], contents that routers cannot read | content.md section 7 |
 //! | [`path`] | [`RelativePath`], a path that cannot leave its folder | content.md section 3 |
 //!
 //! No module opens a file; [`ChunkTree::from_reader`] reads from its caller's reader.
 #![forbid(unsafe_code)]
 
 pub mod chunk_size;
+pub mod encryption;
 pub mod folder;
 pub mod path;
 pub mod progress;
@@ -29,6 +31,7 @@ mod resume;
 pub mod tree;
 
 pub use chunk_size::{ChunkSize, InvalidChunkSize};
+pub use encryption::ContentKey;
 pub use folder::{
     Entry, EntryError, Folder, FolderError, Kind, Listing, Modified, Pack, Refused, Spot, Top,
 };

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use whimbrel_content::{
-    Assembly, ChunkSize, ChunkTree, Folder, Kind, Modified, Offer, Proof, Top, proven_length,
-    verify_chunk,
+    Assembly, ChunkSize, ChunkTree, ContentKey, Folder, Kind, Modified, Offer, Proof, Top,
+    proven_length, verify_chunk,
 };
 use whimbrel_core::Guid;
 
@@ -60,7 +60,15 @@ fn tree(len: u64) -> ChunkTree {
 
 #[test]
 fn every_line_is_of_a_tested_kind() {
-    let kinds = ["name", "proof", "folder", "tree", "download"];
+    let kinds = [
+        "name",
+        "proof",
+        "folder",
+        "tree",
+        "download",
+        "encrypted",
+        "hidden",
+    ];
     let tested: usize = kinds.iter().map(|kind| vectors(kind).len()).sum();
     assert_eq!(
         tested,
@@ -69,6 +77,27 @@ fn every_line_is_of_a_tested_kind() {
             .filter(|line| !line.starts_with('#'))
             .count()
     );
+}
+
+/// Made with other programs: see the remarks in the file.
+#[test]
+fn encrypted_contents_are_as_published() {
+    for vector in vectors("encrypted") {
+        let key = ContentKey::new(vector.bytes("key").try_into().unwrap());
+        let mut bytes = vector.bytes("bytes");
+        key.apply(vector.number("at"), &mut bytes);
+        assert_eq!(bytes, vector.bytes("plain"));
+        let member = key.of_member(&vector.guid("content"));
+        assert_eq!(member.as_bytes()[..], vector.bytes("member"));
+    }
+    for vector in vectors("hidden") {
+        let key = ContentKey::new(vector.bytes("key").try_into().unwrap());
+        assert_eq!(
+            key.name(vector.text("text")).as_deref(),
+            Some(vector.text("name"))
+        );
+        assert_eq!(key.hide_name(vector.text("name")), vector.text("text"));
+    }
 }
 
 #[test]
