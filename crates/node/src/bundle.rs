@@ -17,9 +17,9 @@ pub(crate) struct BundlePart {
     pub(crate) length: u64,
 }
 
-/// Returns where the contents of a folder's files are in its bundle, and the bundle's length: first the
-/// packs, then the other contents in the order of the list. `None` if it would be too long.
-pub(crate) fn parts_of(folder: &Folder, listing_len: u64) -> Option<(Vec<BundlePart>, u64)> {
+/// Returns the contents of a folder's files with their lengths, each once: first the packs, then the others in the order
+/// of the list.
+pub(crate) fn contents_of(folder: &Folder) -> Vec<(Guid, u64)> {
     let packs = folder.packs().iter();
     let packs = packs.map(|pack| (pack.content, u64::from(pack.length)));
     let files = folder
@@ -33,17 +33,23 @@ pub(crate) fn parts_of(folder: &Folder, listing_len: u64) -> Option<(Vec<BundleP
             } if length > 0 => Some((content, length)),
             _ => None,
         });
-    let (mut parts, mut known) = (Vec::new(), BTreeSet::new());
+    let mut known = BTreeSet::new();
+    let all = packs.chain(files);
+    all.filter(|(content, _)| known.insert(*content)).collect()
+}
+
+/// Returns where the contents of a folder's files are in its bundle, and the bundle's length. `None` if it would be too
+/// long.
+pub(crate) fn parts_of(folder: &Folder, listing_len: u64) -> Option<(Vec<BundlePart>, u64)> {
+    let mut parts = Vec::new();
     let mut offset = LIST_AT.checked_add(listing_len)?;
-    for (content, length) in packs.chain(files) {
-        if known.insert(content) {
-            parts.push(BundlePart {
-                content,
-                offset,
-                length,
-            });
-            offset = offset.checked_add(length)?;
-        }
+    for (content, length) in contents_of(folder) {
+        parts.push(BundlePart {
+            content,
+            offset,
+            length,
+        });
+        offset = offset.checked_add(length)?;
     }
     Some((parts, offset))
 }

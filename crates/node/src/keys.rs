@@ -123,6 +123,14 @@ pub fn create(path: &Path) -> Result<KeyPair, KeyError> {
     Ok(keys)
 }
 
+/// Returns the secret from which the keys of encrypted contents follow: it belongs to the key in this file, which is made
+/// if there is none.
+pub fn sender_secret(path: &Path) -> Result<[u8; 32], KeyError> {
+    let keys = load_or_create(path)?;
+    let secret = blake3::derive_key("whimbrel 2026 secret of a sender", &keys.secret());
+    Ok(secret)
+}
+
 /// A key that no other node of this machine uses while this is kept.
 #[derive(Debug)]
 pub struct HeldKey {

@@ -1,6 +1,7 @@
 //! The publishing side: files on offer, hashed once, read and proven chunk by chunk.
 
 mod bundled;
+mod encrypted;
 mod folder;
 mod repeated;
 
@@ -12,7 +13,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use whimbrel_content::{ChunkSize, ChunkTree, FolderError, HashError};
+use whimbrel_content::{ChunkSize, ChunkTree, ContentKey, FolderError, HashError};
 use whimbrel_core::Guid;
 use whimbrel_keychain::small_file;
 use whimbrel_mobilityfirst::local::{Publish, ReadChunk};
@@ -67,8 +68,8 @@ pub enum ReadError {
     Source(#[from] ContentSourceError),
 }
 
-/// Returns the name of a file's hashes in the cache.
-fn cache_key(stamp: &FileStamp, path: &Path) -> String {
+/// Returns the name of a file's hashes in the cache; with a key, of those of its encrypted bytes.
+fn cache_key(stamp: &FileStamp, path: &Path, key: Option<&ContentKey>) -> String {
     use std::os::unix::ffi::OsStrExt;
     let mut hasher = blake3::Hasher::new_derive_key("whimbrel 2026 cache of content trees");
     hasher.update(path.as_os_str().as_bytes());
@@ -83,6 +84,9 @@ fn cache_key(stamp: &FileStamp, path: &Path) -> String {
     ] {
         hasher.update(&number.to_be_bytes());
     }
+    key.iter().for_each(|key| {
+        hasher.update(key.as_bytes());
+    });
     hasher.finalize().to_hex().to_string()
 }
 
@@ -95,6 +99,8 @@ enum Source {
     Repeated(repeated::Turned),
     /// A folder's list, and its contents.
     Bundled(bundled::Bundled),
+    /// Another source, encrypted.
+    Encrypted(Box<Source>, ContentKey),
     /// Consecutive files: the offset of each one's first byte, its path and its stamp.
     Packed(Vec<(u64, PathBuf, FileStamp)>),
 }
@@ -133,6 +139,9 @@ pub struct Shelved {
     pub files: usize,
     /// Entries that were left out of a folder.
     pub skipped: Vec<Skipped>,
+    /// The key of its bytes, if they are encrypted.
+    #[serde(skip)]
+    pub key: Option<ContentKey>,
 }
 
 /// An entry that was left out of a folder.
@@ -194,6 +203,7 @@ impl Shelf {
                 length,
                 files: 1,
                 skipped: Vec::new(),
+                key: None,
             });
         }
         if metadata.is_dir() {
@@ -257,17 +267,7 @@ impl Shelf {
         let failed = |source| read_error(path, source);
         let file = File::open(path).map_err(failed)?;
         let stamp = FileStamp::of(&file.metadata().map_err(failed)?);
-        let cached = self
-            .cache
-            .as_ref()
-            .filter(|_| stamp.length >= WORTH_CACHING);
-        let cached =
-            cached.map(|folder| folder.join(cache_key(&stamp, path)).with_extension("tree"));
-        if let Some(tree) = cached
-            .as_ref()
-            .and_then(|file| ChunkTree::decode(&fs::read(file).ok()?).ok())
-            && tree.content_len() == stamp.length
-        {
+        if let Some(tree) = self.cached(path, &stamp, None) {
             return Ok((tree, stamp));
         }
         // Small groups: chunks of up to 64 KiB are proven with what is read anyway.
@@ -281,12 +281,48 @@ impl Shelf {
         if after != stamp || tree.content_len() != stamp.length {
             return Err(ShelfError::Changing(path.to_owned()));
         }
-        if let Some(file) = cached
-            && let Err(error) = keep(&file, &tree)
-        {
+        self.cache(path, &stamp, None, &tree);
+        Ok((tree, stamp))
+    }
+
+    /// Returns where the hashes of a file are kept, if they are.
+    fn cache_file(
+        &self,
+        path: &Path,
+        stamp: &FileStamp,
+        key: Option<&ContentKey>,
+    ) -> Option<PathBuf> {
+        let folder = self
+            .cache
+            .as_ref()
+            .filter(|_| stamp.length >= WORTH_CACHING)?;
+        Some(
+            folder
+                .join(cache_key(stamp, path, key))
+                .with_extension("tree"),
+        )
+    }
+
+    /// Returns the hashes of a file, or of its bytes encrypted with a key, from an earlier run.
+    fn cached(
+        &self,
+        path: &Path,
+        stamp: &FileStamp,
+        key: Option<&ContentKey>,
+    ) -> Option<ChunkTree> {
+        let file = self.cache_file(path, stamp, key)?;
+        let tree = ChunkTree::decode(&fs::read(file).ok()?).ok()?;
+        (tree.content_len() == stamp.length).then_some(tree)
+    }
+
+    /// Keeps the hashes of a file, or of its bytes encrypted with a key, for the next run.
+    fn cache(&self, path: &Path, stamp: &FileStamp, key: Option<&ContentKey>, tree: &ChunkTree) {
+        let Some(file) = self.cache_file(path, stamp, key) else {
+            return;
+        };
+        if let Err(error) = keep(&file, tree) {
             tracing::info!(path = %file.display(), %error, "cannot keep hashes for the next start");
         }
-        Ok((tree, stamp))
     }
 
     /// Has the access router keep copies of what it forwards of the shelf, and answer for them.
@@ -397,6 +433,12 @@ impl Shelf {
             }
             Source::Packed(files) => read_packed(files, range.start, range.end)?.into(),
             Source::Bundled(bundled) => self.read_bundled(bundled, range)?.into(),
+            Source::Encrypted(plain, key) => {
+                let at = range.start;
+                let mut data = Vec::from(self.bytes_of(plain, range)?);
+                key.apply(at, &mut data);
+                data.into()
+            }
         })
     }
 }

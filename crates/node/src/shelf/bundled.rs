@@ -1,26 +1,22 @@
 //! Folders as one content each.
 
-use std::io::{self, Read};
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 
 use bytes::Bytes;
-use whimbrel_content::{ChunkSize, ChunkTree, Folder, HashError};
+use whimbrel_content::Folder;
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::wire::ContentKind;
 
 use super::{HashProgress, Item, ReadError, Shelf, ShelfError, Source, read_error};
 use crate::bundle::{BundlePart, LIST_AT, parts_of};
 
-/// Bytes that are read at once while a bundle is hashed.
-const READ: u64 = 1 << 20;
-
 /// The source of a bundle's bytes: the length of the list and the list, then contents of the shelf.
 #[derive(Clone)]
 pub(super) struct Bundled {
     head: Bytes,
     parts: Vec<BundlePart>,
-    length: u64,
 }
 
 impl Shelf {
@@ -47,25 +43,14 @@ impl Shelf {
         let mut head = (listing.len() as u64).to_be_bytes().to_vec();
         debug_assert_eq!(head.len() as u64, LIST_AT);
         head.extend_from_slice(listing);
-        let bundled = Bundled {
+        let source = Source::Bundled(Bundled {
             head: head.into(),
             parts,
-            length,
-        };
-        let reader = BundleReader {
-            shelf: self,
-            bundled: &bundled,
-            at: 0,
-        };
-        let mut told = |done| progress(path, done);
-        let tree = ChunkTree::from_reader(reader, ChunkSize::GROUP, &mut told);
-        let tree = tree.map_err(|error| match error {
-            HashError::Read(source) => failed(source),
-            HashError::TooLong => failed(io::ErrorKind::FileTooLarge.into()),
-        })?;
+        });
+        let tree = self.hash_source(&source, length, path, progress)?;
         Ok(self.put_item(Item {
             tree,
-            source: Source::Bundled(bundled),
+            source,
             kind: ContentKind::File,
             file_name,
             is_named: true,
@@ -95,24 +80,5 @@ impl Shelf {
             data.extend_from_slice(&self.bytes_of(&item.source, from..to)?);
         }
         Ok(data)
-    }
-}
-
-/// Reads a bundle from its beginning.
-struct BundleReader<'a> {
-    shelf: &'a Shelf,
-    bundled: &'a Bundled,
-    at: u64,
-}
-
-impl Read for BundleReader<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let most = READ.min(buffer.len() as u64);
-        let until = self.bundled.length.min(self.at + most);
-        let data = self.shelf.read_bundled(self.bundled, self.at..until);
-        let data = data.map_err(io::Error::other)?;
-        buffer[..data.len()].copy_from_slice(&data);
-        self.at += data.len() as u64;
-        Ok(data.len())
     }
 }

@@ -151,6 +151,7 @@ impl Shelf {
             length,
             files,
             skipped: walk.skipped,
+            key: None,
         })
     }
 
