@@ -5,7 +5,7 @@
 //! checksum's code, 1,023 characters.
 //!
 //! ```text
-//! ticket  = version field*          version: 0
+//! ticket  = version field*          version: 0, or 1 with a key, which no program may ignore
 //! field   = type length value       one byte each for type and length
 //! type 0  : the name, 32 bytes      required, once
 //! type 1  : a host to ask directly; its address
@@ -13,6 +13,7 @@
 //! address = IPv4 (4 bytes) or IPv6 (16 bytes), then the port (2 bytes)
 //! type 3  : as type 1, and 4 as 2, with the address as text: a host name and a port
 //! type 5  : the name that is to be proven at the addresses behind it, 32 bytes; or empty: any
+//! type 6  : the key of the content, 16 bytes; not there if it is not encrypted
 //! ```
 //!
 //! Fields of other types are ignored, by programs that do not know them type 5 as well.
@@ -23,6 +24,7 @@ use core::str::FromStr;
 
 use bech32::primitives::decode::CheckedHrpstring;
 use bech32::{Bech32m, Checksum, Hrp};
+use whimbrel_content::ContentKey;
 use whimbrel_core::{Guid, Peer};
 
 use crate::config::{NamedRemote, Remote};
@@ -30,8 +32,12 @@ use crate::config::{NamedRemote, Remote};
 /// The human-readable part, with which a ticket begins.
 const PREFIX: &str = "whimbrel";
 const VERSION: u8 = 0;
+/// The version of a ticket with a key.
+const ENCRYPTED: u8 = 1;
 /// The type of the field that names what answers at the addresses behind it.
 const NAME: u8 = 5;
+/// The type of the field with the key.
+const KEY: u8 = 6;
 /// Bound of the addresses in a ticket: a receiver asks all of them.
 const MAX_ADDRESSES: usize = 16;
 
@@ -40,6 +46,8 @@ const MAX_ADDRESSES: usize = 16;
 pub struct Ticket {
     /// The content.
     pub content: Guid,
+    /// The key of its bytes, if they are encrypted.
+    pub key: Option<ContentKey>,
     /// Hosts that serve it, to be asked directly.
     pub hosts: Vec<NamedRemote>,
     /// Routers that know its holders.
@@ -69,8 +77,15 @@ pub enum TicketError {
 impl Ticket {
     /// Returns the ticket as text.
     pub fn encode(&self) -> Result<String, TicketError> {
-        let mut bytes = vec![VERSION];
+        let mut bytes = vec![if self.key.is_some() {
+            ENCRYPTED
+        } else {
+            VERSION
+        }];
         put(&mut bytes, 0, self.content.as_bytes())?;
+        if let Some(key) = &self.key {
+            put(&mut bytes, KEY, key.as_bytes())?;
+        }
         let mut named = None;
         for (remotes, kind) in [(&self.hosts, 1), (&self.routers, 2)] {
             // Who gets the ticket may be on another wire: an address on Ethernet or bare IP may
@@ -161,7 +176,7 @@ impl FromStr for Ticket {
         }
         let bytes: Vec<u8> = checked.byte_iter().collect();
         match bytes.split_first() {
-            Some((&VERSION, fields)) => read(fields).ok_or(TicketError::Malformed),
+            Some((&(VERSION | ENCRYPTED), fields)) => read(fields).ok_or(TicketError::Malformed),
             Some((version, _)) => Err(TicketError::Version(*version)),
             None => Err(TicketError::Malformed),
         }
@@ -170,7 +185,7 @@ impl FromStr for Ticket {
 
 fn read(mut fields: &[u8]) -> Option<Ticket> {
     let (mut content, mut hosts, mut routers) = (None, Vec::new(), Vec::new());
-    let mut name = None;
+    let (mut name, mut key) = (None, None);
     while let [kind, length, rest @ ..] = fields {
         let (value, behind) = rest.split_at_checked(usize::from(*length))?;
         fields = behind;
@@ -184,6 +199,7 @@ fn read(mut fields: &[u8]) -> Option<Ticket> {
             4 => routers.push(named(host_name(value)?)),
             &NAME if value.is_empty() => name = None,
             &NAME => name = Some(Guid(value.try_into().ok()?)),
+            &KEY => key = Some(ContentKey::new(value.try_into().ok()?)),
             _ => {}
         }
     }
@@ -191,6 +207,7 @@ fn read(mut fields: &[u8]) -> Option<Ticket> {
     let is_whole = fields.is_empty() && few;
     content.filter(|_| is_whole).map(|content| Ticket {
         content,
+        key,
         hosts,
         routers,
     })
@@ -232,8 +249,11 @@ mod tests {
 
     fn any_ticket() -> impl Strategy<Value = Ticket> {
         let remotes = || prop::collection::vec(any_remote(), 0..5);
-        (any::<[u8; 32]>(), remotes(), remotes()).prop_map(|(content, hosts, routers)| Ticket {
+        let key = prop::option::of(any::<[u8; 16]>().prop_map(ContentKey::new));
+        let all = (any::<[u8; 32]>(), key, remotes(), remotes());
+        all.prop_map(|(content, key, hosts, routers)| Ticket {
             content: Guid(content),
+            key,
             hosts,
             routers,
         })
@@ -277,6 +297,7 @@ mod tests {
     fn a_ticket_that_is_cut_off_or_of_a_later_version_says_so() {
         let ticket = Ticket {
             content: Guid([9; 32]),
+            key: None,
             hosts: vec!["192.0.2.7:4711".parse().unwrap()],
             routers: Vec::new(),
         };
@@ -284,8 +305,13 @@ mod tests {
         assert_eq!(text.len(), "whimbrel1".len() + 75);
         let cut = &text[..text.len() - 5];
         assert_eq!(cut.parse::<Ticket>(), Err(TicketError::Mistyped));
-        let later = bech32::encode::<Bech32m>(Hrp::parse(PREFIX).unwrap(), &[1, 2, 3]).unwrap();
-        assert_eq!(later.parse::<Ticket>(), Err(TicketError::Version(1)));
+        let later = bech32::encode::<Bech32m>(Hrp::parse(PREFIX).unwrap(), &[2, 2, 3]).unwrap();
+        assert_eq!(later.parse::<Ticket>(), Err(TicketError::Version(2)));
+        // Without its key the content is noise: a program that knows no keys refuses the ticket.
+        let key = Some(ContentKey::new([7; 16]));
+        let text = Ticket { key, ..ticket }.encode().unwrap();
+        let checked = CheckedHrpstring::new::<Bech32m>(&text).unwrap();
+        assert_eq!(checked.byte_iter().next(), Some(ENCRYPTED));
         assert_eq!("6b1ec2".parse::<Ticket>(), Err(TicketError::NotOne));
     }
 

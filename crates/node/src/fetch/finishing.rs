@@ -1,6 +1,7 @@
 //! The end of transfers: a complete content gets its place, and the files of a folder follow.
 
-use whimbrel_content::{Assembly, ChunkSize, Folder};
+use whimbrel_content::encryption::decode_list;
+use whimbrel_content::{Assembly, ChunkSize, ContentKey, Folder};
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{FailReason, MissingParts};
 
@@ -196,7 +197,8 @@ impl Fetch<'_> {
         };
         match transfer.purpose {
             Purpose::Whole if manner.is_folder => {
-                self.begin_folder(part, &assembly, &mut manner, &wanted, length)?;
+                let key = transfer.key.as_ref();
+                self.begin_folder(part, key, &assembly, &mut manner, &wanted)?;
             }
             Purpose::Whole if self.unpacking.is_some() => {
                 self.unpack(part, &assembly, &mut manner, &wanted, length)?;
@@ -246,13 +248,19 @@ impl Fetch<'_> {
     fn begin_folder(
         &mut self,
         part: PartFile,
+        key: Option<&ContentKey>,
         assembly: &Assembly,
         manner: &mut Manner,
         wanted: &FileDestination,
-        length: u64,
     ) -> Result<(), FetchError> {
         let content = assembly.root();
-        let listing = Folder::decode(&part.read_all(length)?)?;
+        let length = assembly.confirmed_len().unwrap_or_default();
+        let bytes = part.read_all(length)?;
+        let (list, names) = match key {
+            Some(_) => decode_list(&bytes).ok_or(FetchError::BadBundle)?,
+            None => (&bytes[..], Vec::new()),
+        };
+        let listing = Folder::decode(list)?;
         let top = wanted.top_of_folder(
             &name_for(&manner.file_name, content),
             manner.top.as_deref(),
@@ -276,7 +284,10 @@ impl Fetch<'_> {
             limit: self.limit,
             listing_len: length,
         };
-        let plan = FolderPlan::begin(&goal, listing)?;
+        let mut plan = FolderPlan::begin(&goal, listing)?;
+        if let Some(key) = key {
+            plan.encrypted(key, &names)?;
+        }
         // From here on the files count, not the list.
         self.progress.length = Some(plan.length);
         let (files, bytes) = plan.present;
@@ -302,7 +313,8 @@ impl Fetch<'_> {
             return Ok(());
         };
         // More than the list says is of no use.
-        let (part, assembly, manner) = PartFile::open(folder, job.content, job.length)?;
+        let (part, assembly, manner) =
+            PartFile::open(folder, job.content, job.length, job.key.is_some())?;
         // Some of its files may be private.
         self.loses_modes |= !part.keep_private()?;
         let bytes = assembly.verified_bytes();
@@ -310,6 +322,7 @@ impl Fetch<'_> {
         self.progress.resumed += bytes;
         let transfer = Transfer {
             content: job.content,
+            key: job.key,
             manner,
             purpose: if job.is_pack {
                 Purpose::Pack(job.entries)

@@ -7,12 +7,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use whimbrel_content::path::quoted;
-use whimbrel_content::{Entry, Folder, Kind, Listing, RelativePath};
+use whimbrel_content::{ContentKey, Entry, Folder, Kind, Listing, RelativePath};
 use whimbrel_core::Guid;
 
 use super::replacing::Replacement;
 use super::tree::{Granted, Landing, Tree};
 use super::{FetchError, RefusedEntry};
+use crate::bundle::contents_of;
 use crate::output::is_refused_name;
 
 /// A folder that takes less on disk is made however little is fetched for it, in bytes.
@@ -25,6 +26,8 @@ const MAX_RATIO: u64 = 100;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Job {
     pub(super) content: Guid,
+    /// The key of its bytes, if they are encrypted.
+    pub(super) key: Option<ContentKey>,
     /// As stated in the list; the largest, if it states several for one content.
     pub(super) length: u64,
     pub(super) entries: Vec<usize>,
@@ -157,6 +160,7 @@ impl FolderPlan {
                 None => {
                     let job = contents.entry(content).or_insert_with(|| Job {
                         content,
+                        key: None,
                         length,
                         entries: Vec::new(),
                         is_pack: false,
@@ -170,6 +174,7 @@ impl FolderPlan {
                         .entry(spot.pack)
                         .or_insert_with(|| Job {
                             content: pack.content,
+                            key: None,
                             length: pack.length.into(),
                             entries: Vec::new(),
                             is_pack: true,
@@ -182,6 +187,21 @@ impl FolderPlan {
         let mut queue: Vec<Job> = packs.into_values().chain(contents.into_values()).collect();
         queue.sort_by_key(|job| job.entries.first().copied());
         self.queue = queue.into();
+        Ok(())
+    }
+
+    /// The contents come encrypted, under these names: those of the list in the order in which it needs them.
+    pub(super) fn encrypted(&mut self, key: &ContentKey, names: &[Guid]) -> Result<(), FetchError> {
+        let plain = contents_of(&self.folder);
+        if plain.len() != names.len() {
+            return Err(FetchError::BadBundle);
+        }
+        let plain = plain.iter().map(|(content, _)| *content);
+        let encrypted: BTreeMap<Guid, Guid> = plain.zip(names.iter().copied()).collect();
+        for job in &mut self.queue {
+            job.key = Some(key.of_member(&job.content));
+            job.content = *encrypted.get(&job.content).ok_or(FetchError::BadBundle)?;
+        }
         Ok(())
     }
 

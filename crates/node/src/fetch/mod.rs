@@ -37,7 +37,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::Serialize;
-use whimbrel_content::FolderError;
+use whimbrel_content::{ContentKey, FolderError};
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::local::{
     FailReason, MissingParts, OfferId, TransferOptions, TransferState,
@@ -55,6 +55,8 @@ const MAX_NAMED_GAPS: usize = 8;
 pub struct FetchOptions {
     /// The content's name.
     pub content: Guid,
+    /// The key of its bytes, if they are encrypted.
+    pub key: Option<ContentKey>,
     /// The destination. If that is a folder, a fetched folder becomes one in it; if nothing exists
     /// there, the content gets that path.
     pub output: Destination,

@@ -25,6 +25,9 @@ const MAX_SETS: u32 = 8;
 pub(super) struct Manner {
     pub(super) file_name: String,
     pub(super) is_folder: bool,
+    /// It came encrypted; the part holds what was decrypted.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub(super) is_encrypted: bool,
     /// The name of the folder that is being made from this list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) top: Option<String>,
@@ -35,6 +38,7 @@ impl Manner {
         Manner {
             file_name: file_name.to_owned(),
             is_folder: kind == ContentKind::Folder,
+            is_encrypted: false,
             top: None,
         }
     }
@@ -151,11 +155,12 @@ fn claim(file: &File, range: Range<u64>) -> io::Result<()> {
 
 impl PartFile {
     /// Opens what an earlier run has left in `folder`, or begins anew. In a folder that others may
-    /// write to, files of others are not used.
+    /// write to, files of others are not used. What was written with a key is of no use without it.
     pub(super) fn open(
         folder: &Path,
         content: Guid,
         limit: u64,
+        is_encrypted: bool,
     ) -> Result<(PartFile, Assembly, Option<Manner>), FetchError> {
         let mut last = folder.to_owned();
         for hidden in Hidden::sets(folder, content) {
@@ -164,7 +169,12 @@ impl PartFile {
                 source,
             };
             if let Some(file) = hidden.open().map_err(failed)? {
-                return PartFile::begin(file, hidden, content, limit);
+                let (part, resumed) = PartFile::begin(file, hidden, content)?;
+                let resumed = resumed.filter(|(_, it)| it.is_encrypted == is_encrypted);
+                return Ok(match resumed {
+                    Some((assembly, manner)) => (part, assembly, Some(manner)),
+                    None => (part, Assembly::new(content, limit), None),
+                });
             }
             last = hidden.part;
         }
@@ -175,8 +185,7 @@ impl PartFile {
         file: File,
         hidden: Hidden,
         content: Guid,
-        limit: u64,
-    ) -> Result<(PartFile, Assembly, Option<Manner>), FetchError> {
+    ) -> Result<(PartFile, Option<(Assembly, Manner)>), FetchError> {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(FetchError::InUse(hidden.part)),
@@ -198,16 +207,12 @@ impl PartFile {
             let end = assembly.verified().iter().last().map_or(0, |run| run.end);
             assembly.root() == content && end <= found.len()
         });
-        let (assembly, manner) = match resumed {
-            Some((assembly, manner)) => (assembly, Some(manner)),
-            None => (Assembly::new(content, limit), None),
-        };
         let part = PartFile {
             file,
             hidden,
             reserved: false,
         };
-        Ok((part, assembly, manner))
+        Ok((part, resumed))
     }
 
     /// Hides the file from all who may not read the file that it will replace.
@@ -418,7 +423,7 @@ mod tests {
     #[test]
     fn one_content_is_fetched_by_one_process_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
-        let open = || PartFile::open(folder.path(), Guid([1; 32]), 1 << 20);
+        let open = || PartFile::open(folder.path(), Guid([1; 32]), 1 << 20, false);
         let first = open().unwrap();
         assert!(matches!(open(), Err(FetchError::InUse(_))));
         drop(first);
@@ -428,7 +433,7 @@ mod tests {
     #[test]
     fn room_is_claimed_for_what_is_missing_and_the_length_stays() {
         let folder = tempfile::tempdir().unwrap();
-        let (mut part, ..) = PartFile::open(folder.path(), Guid([1; 32]), 1 << 30).unwrap();
+        let (mut part, ..) = PartFile::open(folder.path(), Guid([1; 32]), 1 << 30, false).unwrap();
         part.write(0, &[1; 1 << 20]).unwrap();
         part.reserve(1 << 20..3 << 20).unwrap();
         let found = part.file.metadata().unwrap();
@@ -438,12 +443,12 @@ mod tests {
         part.reserve(0..1 << 60).unwrap();
         drop(part);
 
-        let (mut full, ..) = PartFile::open(folder.path(), Guid([2; 32]), 1 << 30).unwrap();
+        let (mut full, ..) = PartFile::open(folder.path(), Guid([2; 32]), 1 << 30, false).unwrap();
         full.reserve(5..5).unwrap();
         assert_eq!(full.file.metadata().unwrap().blocks(), 0);
 
         // Nothing of a claim that is too large stays claimed.
-        let (mut full, ..) = PartFile::open(folder.path(), Guid([3; 32]), 1 << 30).unwrap();
+        let (mut full, ..) = PartFile::open(folder.path(), Guid([3; 32]), 1 << 30, false).unwrap();
         let told = fstatvfs(&full.file).unwrap();
         let beyond = told.f_bfree * told.f_frsize + (1 << 40);
         let refused = full.reserve(0..beyond).unwrap_err();
@@ -491,7 +496,7 @@ mod tests {
             plant(&mine, &sets[0]);
             let names = || fs::read_dir(folder.path()).unwrap().count();
             let before = names();
-            let open = || PartFile::open(folder.path(), content, 1 << 20);
+            let open = || PartFile::open(folder.path(), content, 1 << 20, false);
             let (mut part, ..) = open().unwrap();
             assert_eq!(part.hidden, sets[1]);
             part.write(0, b"bytes").unwrap();
@@ -533,7 +538,7 @@ mod tests {
         for hidden in Hidden::sets(folder.path(), Guid([1; 32])) {
             make_fifo(&hidden.part);
         }
-        let refused = PartFile::open(folder.path(), Guid([1; 32]), 1 << 20);
+        let refused = PartFile::open(folder.path(), Guid([1; 32]), 1 << 20, false);
         assert!(matches!(refused, Err(FetchError::PartsTaken(_))));
     }
 
@@ -544,7 +549,7 @@ mod tests {
         let content = Guid([1; 32]);
         let hidden = Hidden::sets(folder.path(), content).next().unwrap();
         fs::write(&hidden.next_record, "half").unwrap();
-        let (part, assembly, _) = PartFile::open(folder.path(), content, 1 << 20).unwrap();
+        let (part, assembly, _) = PartFile::open(folder.path(), content, 1 << 20, false).unwrap();
         part.snapshot(&assembly, &Manner::default())
             .unwrap()
             .keep()
@@ -564,7 +569,7 @@ mod tests {
         )
         .unwrap();
         let size = whimbrel_content::ChunkSize::DEFAULT;
-        let open = || PartFile::open(folder.path(), tree.root(), 1 << 40).unwrap();
+        let open = || PartFile::open(folder.path(), tree.root(), 1 << 40, false).unwrap();
         let (mut part, mut assembly, manner) = open();
         assert_eq!(manner, None);
         for index in 0..2u64 {
@@ -583,6 +588,7 @@ mod tests {
             assembly.commit(verified);
         }
         let manner = Manner {
+            is_encrypted: false,
             file_name: "x".into(),
             is_folder: false,
             top: None,

@@ -82,6 +82,7 @@ impl<'a> Fetch<'a> {
     ) -> Result<Fetch<'a>, FetchError> {
         let FetchOptions {
             content,
+            key,
             output,
             limit,
             update,
@@ -98,7 +99,12 @@ impl<'a> Fetch<'a> {
         let (wanted, sink, assembly, manner) = match wanted {
             Ok(wanted) => {
                 let place = wanted.place_of_file("");
-                let opened = PartFile::open(wanted.folder(), content, limit.unwrap_or(u64::MAX));
+                let opened = PartFile::open(
+                    wanted.folder(),
+                    content,
+                    limit.unwrap_or(u64::MAX),
+                    key.is_some(),
+                );
                 let (part, assembly, manner) = opened.map_err(|error| match error {
                     FetchError::Disk { source, .. } => place.refused(source).into(),
                     other => other,
@@ -114,6 +120,7 @@ impl<'a> Fetch<'a> {
         let resumed = assembly.verified_bytes();
         let root = Transfer {
             content,
+            key,
             manner,
             purpose: Purpose::Whole,
             sink,
@@ -465,7 +472,7 @@ impl<'a> Fetch<'a> {
     /// Forgets what has come of a content.
     pub(super) fn forget(&self, content: Guid) {
         let folder = self.wanted.as_ref().map(FileDestination::folder);
-        let part = folder.and_then(|folder| PartFile::open(folder, content, u64::MAX).ok());
+        let part = folder.and_then(|folder| PartFile::open(folder, content, u64::MAX, false).ok());
         if let Some((part, ..)) = part {
             part.discard();
         }

@@ -5,12 +5,13 @@ use std::io::Write;
 use std::os::unix::net::UnixStream;
 
 use bytes::Bytes;
-use whimbrel_content::{Assembly, ChunkSize};
+use whimbrel_content::{Assembly, ChunkSize, ContentKey};
 use whimbrel_mobilityfirst::local::{
     Get, LocalChunk, LocalEvent, LocalRequest, MissingParts, OfferId, greeting,
 };
 use whimbrel_mobilityfirst::wire::EXACT_SIZE;
 
+mod encrypted;
 mod folders;
 mod updates;
 
@@ -158,6 +159,8 @@ struct Scene {
     shelf: Shelf,
     update: bool,
     limit: Option<u64>,
+    /// With which what is fetched was encrypted.
+    key: Option<ContentKey>,
     /// Contents come by an offer, and are folders as one.
     offers_bundles: bool,
 }
@@ -169,6 +172,7 @@ impl Scene {
             shelf: Shelf::new(None),
             update: false,
             limit: Some(1 << 40),
+            key: None,
             offers_bundles: false,
         }
     }
@@ -208,6 +212,7 @@ impl Scene {
             let host = scope.spawn(|| play_host(theirs, &self.shelf, manners));
             let options = FetchOptions {
                 content,
+                key: self.key.clone(),
                 output,
                 transfer: TransferOptions::default().with_chunk_size(Some(ChunkSize::GROUP)),
                 timeout,
@@ -446,6 +451,7 @@ fn asking_to_stop_keeps_what_has_come_and_patience_has_an_end() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let options = FetchOptions {
         content: name,
+        key: None,
         output: output(),
         transfer: TransferOptions::default().with_chunk_size(Some(ChunkSize::GROUP)),
         timeout: Some(Duration::from_millis(300)),

@@ -1,8 +1,10 @@
 //! One content under way.
 
+use std::borrow::Cow;
+
 use whimbrel_client::ContentPiece;
 use whimbrel_client::session::RequestedContent;
-use whimbrel_content::Assembly;
+use whimbrel_content::{Assembly, ContentKey};
 use whimbrel_core::Guid;
 
 use super::FetchError;
@@ -30,6 +32,7 @@ pub(super) enum Purpose {
 
 pub(super) struct Transfer {
     pub(super) content: Guid,
+    pub(super) key: Option<ContentKey>,
     pub(super) manner: Option<Manner>,
     pub(super) purpose: Purpose,
     pub(super) sink: Sink,
@@ -46,7 +49,10 @@ impl Transfer {
             return Ok(());
         };
         if self.manner.is_none() {
-            let manner = Manner::new(received.file_name(), kind);
+            let manner = Manner {
+                is_encrypted: self.key.is_some(),
+                ..Manner::new(&self.file_name(received), kind)
+            };
             // The list of a private folder is private, too.
             if let (Sink::Part(part), true) = (&self.sink, manner.is_folder) {
                 part.keep_private()?;
@@ -54,10 +60,12 @@ impl Transfer {
             self.manner = Some(manner);
         }
         // A provider may know the content without a name, as a pack of a folder.
-        if let Some(manner) = &mut self.manner
-            && manner.file_name.is_empty()
-        {
-            manner.file_name = received.file_name().to_owned();
+        let is_nameless = |manner: &Manner| manner.file_name.is_empty();
+        if self.manner.as_ref().is_some_and(is_nameless) {
+            let file_name = self.file_name(received);
+            self.manner
+                .iter_mut()
+                .for_each(|it| it.file_name.clone_from(&file_name));
         }
         let is_folder = self.manner.as_ref().is_some_and(|manner| manner.is_folder);
         match &self.sink {
@@ -66,12 +74,24 @@ impl Transfer {
         }
     }
 
+    /// Returns the name that the source suggests, as far as it can be read.
+    fn file_name(&self, received: &RequestedContent) -> String {
+        match &self.key {
+            Some(key) => key.name(received.file_name()).unwrap_or_default(),
+            None => received.file_name().to_owned(),
+        }
+    }
+
     /// Writes verified bytes.
     pub(super) fn write(&mut self, piece: &ContentPiece) -> Result<(), FetchError> {
+        let mut data = Cow::Borrowed(&piece.data[..]);
+        if let Some(key) = &self.key {
+            key.apply(piece.offset, data.to_mut());
+        }
         match &mut self.sink {
-            Sink::Part(part) => part.write(piece.offset, &piece.data)?,
+            Sink::Part(part) => part.write(piece.offset, &data)?,
             Sink::Stream(stream) => {
-                let written = stream.writer.write_all(&piece.data);
+                let written = stream.writer.write_all(&data);
                 written.map_err(|source| stream_failed(stream, source))?;
             }
         }

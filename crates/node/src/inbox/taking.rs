@@ -82,6 +82,7 @@ impl TakenContent {
         };
         let options = FetchOptions {
             content: offer.content.content,
+            key: None,
             output,
             timeout: None,
             transfer: TransferOptions::default(),
