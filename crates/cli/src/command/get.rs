@@ -119,6 +119,7 @@ fn fetch_once(
     let pointer = found.pointer.clone();
     let options = FetchOptions {
         content: found.content,
+        key: found.key.clone(),
         output,
         transfer,
         timeout: arguments.timeout.map(|timeout| timeout.0),
@@ -155,16 +156,13 @@ fn fetch_once(
 
 /// What to try if the addresses of a ticket do not answer.
 fn hint(found: &Found) -> Option<String> {
-    let name = found.content;
     if found.instead_of_daemon {
-        return Some(format!(
-            "the ticket's addresses are asked, not the host daemon that runs here: `whimbrel get {name}` asks that"
-        ));
+        return Some(
+            "the ticket's addresses are asked, not the host daemon that runs here: --socket PATH asks that".into(),
+        );
     }
     found.by_routers_of_ticket.then(|| {
-        format!(
-            "the ticket names the sender's router; at a site with a router of its own, `whimbrel get --router HOST:PORT {name}` asks that"
-        )
+        "the ticket names the sender's router; at a site with a router of its own, --router HOST:PORT asks that".into()
     })
 }
 

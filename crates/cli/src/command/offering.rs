@@ -106,15 +106,17 @@ pub(super) fn blank_ticket(hosts: &[NamedRemote], routers: &[NamedRemote]) -> Op
     }
     Some(Ticket {
         content: Guid::NONE,
+        key: None,
         hosts,
         routers,
     })
 }
 
-/// Returns the text of a ticket with this content.
-pub(super) fn ticket(blank: &Ticket, content: Guid) -> Option<String> {
+/// Returns the text of a ticket for what is shelved.
+pub(super) fn ticket(blank: &Ticket, shelved: &Shelved) -> Option<String> {
     let ticket = Ticket {
-        content,
+        content: shelved.name,
+        key: shelved.key.clone(),
         ..blank.clone()
     };
     match ticket.encode() {

@@ -12,10 +12,12 @@ use whimbrel_client::place::Places;
 use whimbrel_core::Guid;
 use whimbrel_mobilityfirst::wire::ControlCode;
 use whimbrel_node::config::{Bind, LinkSection, NamedRemote, Remote, listen_address};
+use whimbrel_node::keys;
 use whimbrel_node::run::EmbeddedHost;
 use whimbrel_node::serve::{ServeEvent, ShelfServer};
 use whimbrel_node::shelf::{Shelf, ShelfError, Shelved};
 use whimbrel_node::ticket::Ticket;
+use zeroize::Zeroizing;
 
 use super::access::{no_host, reach};
 use super::offering::{self, Takers};
@@ -103,7 +105,11 @@ pub(crate) struct Send {
     code: bool,
     #[command(flatten)]
     access: HostAccess,
-    /// Hash files again, and store no hashes for the next start
+    /// Send the bytes as they are. Otherwise only those with the ticket or the code can read them: the routers on the way
+    /// and what they store hold encrypted bytes
+    #[arg(long)]
+    no_encryption: bool,
+    /// Hash files again, and store nothing for the next start: tickets for encrypted files then differ from run to run
     #[arg(long)]
     no_cache: bool,
     /// Print lines of JSON
@@ -123,7 +129,12 @@ pub(crate) fn send(arguments: Send) -> Outcome {
         // A daemon knows no ticket: it has listeners and routers of its own.
         listen = listen_address("0").ok();
     }
+    let secret = match arguments.no_encryption {
+        true => None,
+        false => Some(sender_secret(&arguments)?),
+    };
     offer(Offer {
+        secret,
         serve: Serve {
             delegate: false,
             paths: arguments.paths,
@@ -146,6 +157,7 @@ pub(crate) fn send(arguments: Send) -> Outcome {
 
 pub(crate) fn run(arguments: Serve) -> Outcome {
     offer(Offer {
+        secret: None,
         serve: arguments,
         addresses: Vec::new(),
         is_send: false,
@@ -155,6 +167,8 @@ pub(crate) fn run(arguments: Serve) -> Outcome {
 
 /// What `serve` and `send` have in common.
 struct Offer {
+    /// The keys of encrypted contents follow from it; none if they are not encrypted.
+    secret: Option<Zeroizing<[u8; 32]>>,
     serve: Serve,
     /// Addresses for tickets that the user knows.
     addresses: Vec<Remote>,
@@ -189,7 +203,10 @@ fn offer(offer: Offer) -> Outcome {
     let serving = serving.map_err(no_host)?;
     let mut offered = Vec::new();
     for path in &arguments.paths {
-        let shelved = shelve(&mut shelf, path, arguments.json)?;
+        let mut shelved = shelve(&mut shelf, path, arguments.json)?;
+        if let Some(secret) = &offer.secret {
+            encrypt(&mut shelf, &mut shelved, secret, arguments.json)?;
+        }
         for skipped in &shelved.skipped {
             note(&format!("skipped {:?}: {}", skipped.path, skipped.why));
         }
@@ -242,15 +259,50 @@ fn offer(offer: Offer) -> Outcome {
 
 pub(super) fn shelve(shelf: &mut Shelf, path: &Path, json: bool) -> Result<Shelved, Failure> {
     let bar = hashing_bar(path, json);
+    let shelved = shelf.add(path, &mut counting(&bar));
+    bar.finish_and_clear();
+    Ok(shelved?)
+}
+
+/// Puts an encrypted copy in the place of what was shelved.
+fn encrypt(
+    shelf: &mut Shelf,
+    shelved: &mut Shelved,
+    secret: &[u8; 32],
+    json: bool,
+) -> Result<(), Failure> {
+    let bar = hashing_bar(&shelved.path, json);
+    let encrypted = shelf.encrypt(shelved, secret, &mut counting(&bar));
+    bar.finish_and_clear();
+    Ok(encrypted?)
+}
+
+/// Returns the secret from which the keys of encrypted contents follow: that of the key that is given, or of this user, so
+/// that `send` of the same files prints the same tickets, or else that of this run.
+fn sender_secret(arguments: &Send) -> Result<Zeroizing<[u8; 32]>, Failure> {
+    if let Some(key) = &arguments.access.key {
+        return Ok(Zeroizing::new(keys::sender_secret(key)?));
+    }
+    if !arguments.no_cache {
+        match keys::sender_secret(&Places::of_this_user().state.join("send.pem")) {
+            Ok(secret) => return Ok(Zeroizing::new(secret)),
+            Err(error) => note(&format!(
+                "the next run will print other tickets for the same files: {error}"
+            )),
+        }
+    }
+    Ok(Zeroizing::new(keys::random_bytes()?))
+}
+
+/// Returns what counts bytes on a bar as they are hashed.
+fn counting(bar: &ProgressBar) -> impl FnMut(&Path, u64) {
     let mut before = 0;
-    let shelved = shelf.add(path, &mut |file, done| {
+    move |file, done| {
         bar.set_message(path_line(file));
         // `done` counts from zero for each file.
         bar.inc(done.saturating_sub(if done < before { 0 } else { before }));
         before = done;
-    });
-    bar.finish_and_clear();
-    Ok(shelved?)
+    }
 }
 
 /// Where others get what is offered, with the names that are to be proven there as far as they are
@@ -263,8 +315,8 @@ struct Meeting {
 }
 
 impl Meeting {
-    fn ticket(&self, content: Guid) -> Option<String> {
-        offering::ticket(self.blank.as_ref()?, content)
+    fn ticket(&self, shelved: &Shelved) -> Option<String> {
+        offering::ticket(self.blank.as_ref()?, shelved)
     }
 }
 
@@ -307,7 +359,7 @@ impl Offer {
         };
         Some(code::Gift {
             name: one.name,
-            ticket: meeting.ticket(one.name)?,
+            ticket: meeting.ticket(one)?,
             routers: (!routers.is_empty()).then(|| self.serve.access.clone()),
             meet,
             json: self.serve.json,
@@ -318,7 +370,7 @@ impl Offer {
     /// Prints what to type on the other machine.
     fn tell_tickets(&self, offered: &[Shelved], meeting: &Meeting) {
         for one in offered {
-            let Some(ticket) = meeting.ticket(one.name) else {
+            let Some(ticket) = meeting.ticket(one) else {
                 continue;
             };
             if self.serve.json {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use whimbrel_client::place::host_daemon_socket;
 use whimbrel_client::{Answer, Question, connect_socket};
+use whimbrel_content::ContentKey;
 use whimbrel_core::{Guid, GuidPrefix};
 use whimbrel_node::config::NamedRemote;
 use whimbrel_node::directory::ResolveError;
@@ -95,6 +96,8 @@ pub(super) struct Asking<'a> {
 /// The content, and whom to ask for it.
 pub(super) struct Found {
     pub(super) content: Guid,
+    /// The key of its bytes, if they are encrypted.
+    pub(super) key: Option<ContentKey>,
     /// What led to it.
     pub(super) pointer: Option<FoundPointer>,
     pub(super) access: HostAccess,
@@ -111,6 +114,7 @@ impl Wanted {
     pub(super) fn find(self, asking: &Asking<'_>) -> Result<Found, Failure> {
         let mut found = Found {
             content: Guid::NONE,
+            key: None,
             pointer: None,
             access: asking.access.clone(),
             direct: asking.from.cloned().into_iter().collect(),
@@ -129,7 +133,7 @@ impl Wanted {
             Wanted::Ticket(ticket) => found.take(ticket, asking),
             Wanted::Code(code) => {
                 let ticket = asking.ticket_of(code)?;
-                found.content = ticket.content;
+                (found.content, found.key) = (ticket.content, ticket.key);
                 // Where the two sides met, the content can be had: by a host daemon too.
             }
         }
@@ -138,16 +142,16 @@ impl Wanted {
 }
 
 impl Found {
-    /// A ticket's routers and hosts are asked, unless the user names others.
+    /// A ticket's routers and hosts are asked, unless the user names others, or a daemon.
     fn take(&mut self, ticket: Ticket, asking: &Asking<'_>) {
-        self.content = ticket.content;
+        (self.content, self.key) = (ticket.content, ticket.key);
         let says_where = !ticket.routers.is_empty() || !ticket.hosts.is_empty();
-        if asking.from.is_none() && self.access.router.is_empty() && says_where {
+        let says_whom =
+            asking.from.is_some() || self.access.socket.is_some() || !self.access.router.is_empty();
+        if says_where && !says_whom {
             self.by_routers_of_ticket = !ticket.routers.is_empty();
             self.access.router = ticket.routers;
-            let socket = self.access.socket.take();
-            let socket = socket.unwrap_or_else(host_daemon_socket);
-            self.instead_of_daemon = connect_socket(&socket).is_ok();
+            self.instead_of_daemon = connect_socket(&host_daemon_socket()).is_ok();
             self.direct = ticket.hosts;
         }
     }
