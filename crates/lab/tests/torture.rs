@@ -7,7 +7,7 @@ use whimbrel_lab::torture::{Act, Features, Layout, Schedule, run_batch};
 use whimbrel_sim::testbed::{Fault, Step};
 
 /// `whimbrel lab torture --schedules N --seed S` runs more.
-const SCHEDULES: u64 = 150;
+const SCHEDULES: u64 = 80;
 
 fn site(hosts: usize, steps: Vec<Step<Act>>) -> Schedule {
     Schedule {

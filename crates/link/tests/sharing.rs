@@ -34,7 +34,7 @@ fn one_flow_of_tcp_leaves_and_gets_a_share() {
         for bdp in [0.5, 1.0, 2.0, 4.0] {
             // BBR (version 1) overfills a short queue whatever is lost; a hop then sends what gets through.
             let (starts, bounds) = match other {
-                Kind::Bbr if bdp < 2.0 => (8, 0.05..=0.65),
+                Kind::Bbr if bdp < 2.0 => (4, 0.05..=0.65),
                 Kind::Bbr => (1, 0.35..=0.80),
                 Kind::Cubic => (1, 0.30..=0.70),
             };
@@ -102,7 +102,7 @@ fn settled(count: u64, variant: u64, bdp: f64) -> (f64, f64, f64) {
 fn two_hops_share_a_queue_of_a_tenth() {
     let (mut table, mut misses) = (String::new(), 0);
     for (count, most_lost) in [(2, 0.10), (4, 0.4)] {
-        for variant in 0..4 {
+        for variant in 0..2 {
             let (index, sum, loss) = settled(count, variant, 0.1);
             table += &format!(
                 "{count} in 0.1 BDP: {index:.3} of {sum:.2}, {:.1} % lost\n",
@@ -121,7 +121,7 @@ fn two_hops_share_a_queue_of_a_tenth() {
 #[test]
 fn several_hops_share_evenly() {
     let (mut table, mut misses) = (String::new(), 0);
-    for (count, variants) in [(2, 0..4), (8, 0..4), (16, 1..2)] {
+    for (count, variants) in [(2, 0..2), (8, 0..2), (16, 1..2)] {
         for (variant, bdp) in variants.flat_map(|it| [(it, 0.5), (it, 1.0), (it, 4.0)]) {
             let (index, sum, loss) = settled(count, variant, bdp);
             table += &format!(

@@ -294,7 +294,7 @@ fn a_flood_for_absent_names_and_half_chunks_stay_within_the_formula() {
     let all = [Flood, FloodUnbound, FloodUnstorable, HalfChunks];
     for kinds in alone.iter().map(|kind| &kind[..]).chain([&all[..]]) {
         for names in [Names::None, Names::Silent] {
-            let outcome = run(kinds, names, 2_000);
+            let outcome = run(kinds, names, 1_000);
             let case = format!("{kinds:?}, {names:?}");
             assert!(
                 outcome.max_bytes <= bound(),
