@@ -35,6 +35,7 @@ enum Step {
     Fail(usize),
     Restore(usize),
     Flap(usize),
+    Reprice(usize, (u64, u64)),
     Crash(usize),
     Start(usize),
     Part(usize),
@@ -42,11 +43,17 @@ enum Step {
     Wait(u64),
 }
 
+/// Bytes per second.
+fn any_rate() -> impl Strategy<Value = u64> {
+    (1u64..=50).prop_map(|it| 100_000 * it)
+}
+
 fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => any::<usize>().prop_map(Step::Fail),
         3 => any::<usize>().prop_map(Step::Restore),
         2 => any::<usize>().prop_map(Step::Flap),
+        4 => (any::<usize>(), (any_rate(), any_rate())).prop_map(|(link, rates)| Step::Reprice(link, rates)),
         1 => any::<usize>().prop_map(Step::Crash),
         2 => any::<usize>().prop_map(Step::Start),
         1 => any::<usize>().prop_map(Step::Part),
@@ -69,6 +76,7 @@ fn take(world: &mut World, routers: usize, step: Step) {
                 world.run(Duration::from_millis(120));
             }
         }
+        Step::Reprice(link, rates) => world.reprice(pairs[link % pairs.len()], rates),
         Step::Crash(router) => world.crash(router % routers),
         Step::Start(router) => world.start(router % routers),
         Step::Part(at) => {

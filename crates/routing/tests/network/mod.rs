@@ -170,6 +170,11 @@ impl World {
         }
     }
 
+    /// A link gets other rates, from the smaller end and back.
+    pub(crate) fn reprice(&mut self, ends: Pair, rates: (u64, u64)) {
+        self.wires.get_mut(&ends).unwrap().rates = rates;
+    }
+
     /// A router ends without a word.
     pub(crate) fn crash(&mut self, router: usize) {
         if self.routers[router].take().is_none() {
@@ -401,8 +406,25 @@ impl World {
         marks[router] = 2;
     }
 
-    /// Returns the costs of the best ways, by the model.
-    fn distances_to(&self, destination: usize) -> Vec<Cost> {
+    /// Returns the costs of the links, as their ends have announced them to each other.
+    fn announced(&self) -> BTreeMap<(usize, usize), Cost> {
+        let mut costs = BTreeMap::new();
+        for (other, router) in self.routers.iter().enumerate() {
+            let known = router.iter().flat_map(|it| it.status(self.now));
+            for known in known {
+                let links = known.links.iter().filter(|it| it.0 == self.names[other]);
+                let cost = links.filter_map(|it| it.1).map(Cost).next();
+                costs.insert(
+                    (self.numbers[&known.router], other),
+                    cost.unwrap_or(Cost::NEVER),
+                );
+            }
+        }
+        costs
+    }
+
+    /// Returns the costs of the best ways, by the model and these costs of links.
+    fn distances_to(&self, destination: usize, cost: impl Fn(usize, usize) -> Cost) -> Vec<Cost> {
         let mut costs = vec![Cost::NEVER; self.routers.len()];
         costs[destination] = Cost::ZERO;
         let works: Vec<Pair> = self
@@ -414,7 +436,7 @@ impl World {
         loop {
             let mut is_better = false;
             for (end, other) in works.iter().flat_map(|it| [(it.0, it.1), (it.1, it.0)]) {
-                let further = self.cost(end, other).plus(costs[other]);
+                let further = cost(end, other).plus(costs[other]);
                 is_better |= further < costs[end];
                 costs[end] = costs[end].min(further);
             }
@@ -428,7 +450,7 @@ impl World {
     pub(crate) fn blackouts(&self) -> (usize, usize) {
         let (mut pairs, mut without) = (0, 0);
         for destination in 0..self.routers.len() {
-            let wanted = self.distances_to(destination);
+            let wanted = self.distances_to(destination, |end, other| self.cost(end, other));
             let there = wanted.iter().enumerate().filter(|(_, it)| it.is_finite());
             for (router, _) in there.filter(|(router, _)| *router != destination) {
                 pairs += 1;
@@ -438,11 +460,21 @@ impl World {
         (pairs, without)
     }
 
-    /// Returns what is wrong: pairs without the best way, or with a way that leads nowhere.
+    /// Returns what is wrong: costs that are more than a quarter off, pairs without the best way, or with a way that
+    /// leads nowhere.
     pub(crate) fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
+        let announced = self.announced();
+        let cost = |end, other| announced.get(&(end, other)).copied().unwrap_or(Cost::NEVER);
+        let works = self.wires.iter().filter(|it| it.1.works).map(|it| *it.0);
+        for (end, other) in works.flat_map(|it| [(it.0, it.1), (it.1, it.0)]) {
+            let (said, is) = (cost(end, other).0, self.cost(end, other).0);
+            if said.abs_diff(is) > said / 4 + 1 {
+                faults.push(format!("{end} to {other} costs {is}, not {said}"));
+            }
+        }
         for destination in 0..self.routers.len() {
-            let wanted = self.distances_to(destination);
+            let wanted = self.distances_to(destination, cost);
             for (router, wanted) in wanted.iter().enumerate() {
                 if router == destination || self.routers[router].is_none() {
                     continue;
