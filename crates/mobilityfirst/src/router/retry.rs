@@ -58,7 +58,7 @@ impl Router {
     /// is known of their destinations tells; the name service is not asked, or every neighbour that comes
     /// up would cause look-ups of all that are absent.
     pub(super) fn retry_waiting(&mut self, now: Time) {
-        for outgoing in core::mem::take(&mut self.binding.routes.learning.held) {
+        for outgoing in self.binding.routes.learning.take_held() {
             self.forward(now, outgoing);
         }
         match &mut self.review {
