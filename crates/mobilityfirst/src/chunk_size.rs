@@ -7,6 +7,7 @@
 use core::time::Duration;
 
 use whimbrel_content::ChunkSize;
+use whimbrel_core::Guid;
 
 /// In the octet of a request's chunk size, and in that of a program's: chunks are to have exactly this
 /// size.
@@ -29,8 +30,11 @@ const DIVIDED: ChunkSize = ChunkSize::GROUP;
 
 /// Links assumed on the way to the members of a group: nobody knows all of them.
 const GROUP_HOPS: u64 = 4;
-/// A copy for a group names its members. The list has at most this part of a chunk.
+/// A copy for a group names its members, with this many bytes each. The list has at most this part of a chunk.
+const LISTED: u64 = Guid::LEN as u64;
 const LIST_PART: u64 = 50;
+/// Chunks for a group are larger only if their list needs it: a member may be behind a thin link.
+const GROUPED: u64 = 256 << 10;
 
 /// What a node knows of the path that a content takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,9 +84,10 @@ impl Path {
     }
 }
 
-/// Returns the size of the chunks of a content for a group whose list of members takes `list` bytes: as
-/// [`Path::affords`], and large enough for the list.
-pub(crate) fn for_group(bytes: u64, list: u64, most: ChunkSize) -> ChunkSize {
+/// Returns the size of the chunks of a content for a group of this many members, if they are known: as
+/// [`Path::affords`], and large enough for the list of members.
+pub(crate) fn for_group(bytes: u64, members: Option<usize>, most: ChunkSize) -> ChunkSize {
+    let list = members.map_or(GROUPED / LIST_PART, |members| members as u64 * LISTED);
     let least = if bytes <= SMALL { SMALL } else { 0 };
     let squared = bytes.saturating_mul(2 * (COST + list)) / GROUP_HOPS;
     let squared = squared.max(least * least);
@@ -90,7 +95,7 @@ pub(crate) fn for_group(bytes: u64, list: u64, most: ChunkSize) -> ChunkSize {
     let fits = |size: &ChunkSize| {
         let bytes = size.bytes();
         // The nearest one is less than the square root of two from the best.
-        bytes >= LIST_PART * list && 2 * bytes * bytes >= squared
+        bytes >= LIST_PART * list && (2 * bytes * bytes >= squared || bytes >= GROUPED)
     };
     sizes.find(fits).unwrap_or(most)
 }
@@ -169,14 +174,21 @@ mod tests {
 
     #[test]
     fn chunks_for_a_group_grow_with_the_content_and_the_list_of_members() {
-        let most = ChunkSize::from_code(18).unwrap();
-        let size = |bytes: u64, members: u64| for_group(bytes, members * 32, most).bytes() >> 10;
+        let of = |bytes, members, most| for_group(bytes, members, most).bytes() >> 10;
+        let size = |bytes: u64, members| of(bytes, Some(members), ChunkSize::DEFAULT);
         assert_eq!(size(2_000_000, 1), 32);
         assert_eq!(size(2_000_000, 10), 32);
         assert_eq!(size(2_000_000, 30), 64);
         assert_eq!(size(4_000_000, 100), 256);
         assert_eq!(size(1 << 30, 1), 256);
         assert_eq!(size(1_000, 3), 32);
+        // A list of 163 members is a fiftieth of 256 KiB.
+        assert_eq!(size(4_000_000, 163), 256);
+        assert_eq!(size(4_000_000, 164), 512);
+        assert_eq!(size(4_000_000, 1_000), 1024);
+        assert_eq!(of(4_000_000, None, ChunkSize::DEFAULT), 256);
+        // The link of the source is thin.
+        assert_eq!(of(4_000_000, Some(1_000), ChunkSize::GROUP), 64);
     }
 
     #[test]

@@ -455,29 +455,6 @@ impl Links {
         taken
     }
 
-    /// Takes the undivided chunks of offered flows that their destinations, which are neighbours, have held back since
-    /// `before` out of their queues, from old to new, with the ports that they wait for. A router that holds a flow back
-    /// waits for room, and not for a decision.
-    pub(crate) fn take_stuck_offers(&mut self, before: Time) -> Vec<(PortId, ChunkToSend)> {
-        let stuck = self.neighbours.iter().flat_map(|(port, link)| {
-            let flows = link.outbox.stuck(before).map(|(flow, _)| flow);
-            let is_meant =
-                |flow: &Flow| flow.is_offered && link.neighbour == Some(flow.destination);
-            flows.filter(is_meant).map(move |flow| (port, flow))
-        });
-        let offered: Vec<(PortId, Flow)> = stuck.collect();
-        let mut taken = Vec::new();
-        for (port, flow) in offered {
-            let Some(link) = self.neighbours.at_mut(port) else {
-                continue;
-            };
-            let queued = link.outbox.take_undivided(&flow);
-            taken.extend(queued.into_iter().map(|outgoing| (port, outgoing)));
-            self.review(Some(port), &flow);
-        }
-        taken
-    }
-
     /// Takes what waits for a host where it is held back, from old to new, as far as it is bound to another
     /// router than `at`. What is divided has its own order.
     pub(crate) fn take_bound_elsewhere(&mut self, host: &Guid, at: &Guid) -> Vec<ChunkToSend> {

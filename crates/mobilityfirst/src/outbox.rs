@@ -564,10 +564,15 @@ impl Outbox {
     /// Returns the flows of which nothing has been sent since `before` because the neighbour holds them
     /// back, with the bytes that are queued of each.
     pub(crate) fn stuck(&self, before: Time) -> impl Iterator<Item = (Flow, u64)> {
-        let is_meant = move |it: &Held| it.turn() == FlowTurn::Held && it.since <= before;
-        let held = self.held.iter().filter(move |(_, it)| is_meant(it));
-        let queued = held.map(|(flow, _)| (*flow, self.queued_of(flow)));
+        let held = (self.held.keys()).filter(move |flow| self.is_held_since(flow, before));
+        let queued = held.map(|flow| (*flow, self.queued_of(flow)));
         queued.filter(|(_, bytes)| *bytes > 0)
+    }
+
+    /// Returns true if nothing of a flow has been sent since `before` because the neighbour holds it back.
+    pub(crate) fn is_held_since(&self, flow: &Flow, before: Time) -> bool {
+        let held = self.held.get(flow);
+        held.is_some_and(|it| it.turn() == FlowTurn::Held && it.since <= before)
     }
 
     /// Removes and returns the newest queued chunk of the content of a flow that has most here.

@@ -546,6 +546,27 @@ fn a_push_before_anybody_has_joined_waits_for_members() {
     assert_eq!(world.complete(), 2);
 }
 
+/// Routers keep it for the first one. Those that join later ask the source, which is gone.
+#[test]
+fn a_push_to_a_group_without_members_is_stored_for_the_first_that_joins() {
+    let mut world = World::new(2, 1, 0.0);
+    world.push(&Content::new(3 * CHUNK, 5), Delivery::default(), None);
+    assert!(world.run_until(SendState::Taken, 10 * SECOND));
+    let source = world.access[SOURCE] as u8;
+    world.net.strike(&Fault::Outage {
+        link: source,
+        directions: 3,
+        lasts: 3600 * SECOND,
+    });
+    let complete = |world: &World| world.seen[1..].iter().map(|it| it.complete).collect();
+    for (member, expected) in [(1, [1, 0]), (2, [1, 0])] {
+        world.join(member);
+        world.run(30 * SECOND);
+        let complete: Vec<usize> = complete(&world);
+        assert_eq!(complete, expected, "after {member} has joined");
+    }
+}
+
 /// "In a scenario where reliability is not demanded, the source just uses the don't care option."
 #[test]
 fn nothing_is_repaired_that_nobody_cares_for() {

@@ -339,8 +339,10 @@ impl PushReport<'_> {
     fn taken_for_group(&self, at: usize, is_stored: bool) -> String {
         let known = match &self.members[at] {
             None => String::new(),
+            // Routers keep one copy, and it is not known who else will join.
             Some(group) if group.members == 0 => {
-                String::from("; no member of the group is known yet")
+                let text = "; no member of the group is known yet: the first that joins gets them; with --wait all do that join meanwhile";
+                return text.to_owned();
             }
             Some(group) => format!(
                 "; {} of {} members have them",

@@ -17,9 +17,6 @@ use crate::wire::{
     ServiceId, Transport, UpperProtocol,
 };
 
-/// Chunks for a group, where a program leaves it open: a copy names up to a thousand members, 32 bytes each.
-const GROUP_CHUNK_LOG2: u8 = 18;
-
 /// Pause after which a program that fell behind is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
@@ -52,10 +49,7 @@ impl Host {
         let service = options.delivery.service(ServiceId::UNICAST);
         let mut header = NetworkHeader::new(service, upper, send.destination, self.guid);
         header.extensions.request = Some(id);
-        let chunk_log2 = match options.chunk_log2 {
-            0 if is_for_group => GROUP_CHUNK_LOG2,
-            _ => options.asked_log2(),
-        };
+        let chunk_log2 = options.asked_log2();
         let request = Request {
             content: publish.content,
             chunk_log2: chunk_log2 & !crate::wire::EXACT_SIZE,

@@ -1,12 +1,14 @@
-//! Next hops at which a chunk should not wait: its flow has its part of the buffer there.
+//! Chunks that should not wait for their next hops: their flow has its part of the buffer there, or its receiver holds
+//! it back until a program decides.
 
 use std::collections::BTreeSet;
 
-use whimbrel_core::PortId;
+use whimbrel_core::{PortId, Time};
 
 use super::neighbours::MANY_FLOWS;
 use super::{ChunkToSend, Links};
 use crate::outbox::flow_of;
+use crate::wire::Flow;
 
 impl Links {
     /// Returns true if a chunk should not wait for `port` in the buffer, because half of that is
@@ -47,5 +49,44 @@ impl Links {
             true => slow,
             false => BTreeSet::new(),
         }
+    }
+
+    /// Takes the chunks of offered flows that their destinations, which are neighbours, have held back since `before`,
+    /// from old to new, with the ports that they wait for. A router that holds a flow back waits for room, and not for a
+    /// decision.
+    pub(crate) fn take_stuck_offers(&mut self, before: Time) -> Vec<(PortId, ChunkToSend)> {
+        let stuck = self.neighbours.iter().flat_map(|(port, link)| {
+            let flows = link.outbox.stuck(before).map(|(flow, _)| flow);
+            let is_meant =
+                |flow: &Flow| flow.is_offered && link.neighbour == Some(flow.destination);
+            flows.filter(is_meant).map(move |flow| (port, flow))
+        });
+        let offered: Vec<(PortId, Flow)> = stuck.collect();
+        let mut taken = self
+            .division
+            .take_stuck_offers(&mut self.neighbours, before);
+        self.settle();
+        for (port, flow) in offered {
+            let Some(link) = self.neighbours.at_mut(port) else {
+                continue;
+            };
+            let queued = link.outbox.take_undivided(&flow);
+            taken.extend(queued.into_iter().map(|outgoing| (port, outgoing)));
+            self.review(Some(port), &flow);
+        }
+        taken
+    }
+
+    /// Queues again a chunk of an offered flow for which the storage has no room. Returns one that the port does not take.
+    pub(crate) fn put_back_offer(
+        &mut self,
+        port: PortId,
+        outgoing: ChunkToSend,
+    ) -> Result<(), ChunkToSend> {
+        match self.division.has(&outgoing.chunk.flow()) && outgoing.order.is_some() {
+            true => self.division.put_back(outgoing),
+            false => self.enqueue(port, outgoing)?,
+        }
+        Ok(())
     }
 }

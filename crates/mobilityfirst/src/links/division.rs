@@ -320,6 +320,51 @@ impl FlowDivision {
         most.max_by_key(|it| it.waiting().0)?.take_newest()
     }
 
+    /// Takes what waits of offered flows that all their branches have held back since `before`, from old to new, with the
+    /// port of a branch. Each branch leads to the destination.
+    pub(super) fn take_stuck_offers(
+        &mut self,
+        neighbours: &mut Neighbours,
+        before: Time,
+    ) -> Vec<(PortId, ChunkToSend)> {
+        let mut taken = Vec::new();
+        for (flow, divided) in self.flows.iter_mut().filter(|(flow, _)| flow.is_offered) {
+            let is_held = |port: &PortId| {
+                neighbours.at(*port).is_some_and(|link| {
+                    link.neighbour == Some(flow.destination)
+                        && link.outbox.is_held_since(flow, before)
+                })
+            };
+            let mut ports = divided.hops.ports();
+            ports.retain(|port| neighbours.is_up(*port));
+            if ports.is_empty() || !ports.iter().all(is_held) {
+                continue;
+            }
+            // What a branch has pulled and its hop has not begun waits again.
+            for port in &ports {
+                let link = neighbours.at_mut(*port);
+                let pulled = link.map_or(Vec::new(), |link| link.outbox.take_divided(flow));
+                for outgoing in pulled {
+                    let order = outgoing.order;
+                    if order.is_some_and(|order| divided.is_to_go_again(order, *port)) {
+                        divided.push_again(outgoing);
+                    }
+                }
+                self.gone.push((Some(*port), *flow));
+            }
+            self.gone.push((None, *flow));
+            taken.extend(divided.take_all().into_iter().map(|it| (ports[0], it)));
+        }
+        taken
+    }
+
+    /// Queues a chunk again that was taken from here.
+    pub(super) fn put_back(&mut self, outgoing: ChunkToSend) {
+        if let Some(divided) = self.flows.get_mut(&outgoing.chunk.flow()) {
+            divided.push_again(outgoing);
+        }
+    }
+
     /// Returns reports of the divided flows.
     pub(crate) fn status(&self, neighbours: &Neighbours, now: Time) -> Vec<DividedStatus> {
         let flows = self.flows.iter();

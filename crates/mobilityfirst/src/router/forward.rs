@@ -405,8 +405,8 @@ impl Router {
     }
 
     pub(super) fn store_or_give_up(&mut self, now: Time, outgoing: ChunkToSend) {
-        let left = self.binding.routes.learning.hold(now, outgoing);
-        if let Some(outgoing) = left {
+        let learning = &mut self.binding.routes.learning;
+        if let Some(outgoing) = learning.hold(now, outgoing, &self.links) {
             self.proxy.store_or_drop(now, outgoing, &mut self.effects);
         }
     }

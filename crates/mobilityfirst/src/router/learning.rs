@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use whimbrel_core::{Guid, KeyPair, PortId, Time, WallClock};
+use whimbrel_core::{Guid, KeyPair, PortId, Source, Time, WallClock};
 use whimbrel_routing::{ContactPlan, Cost, LinkMetric, LinkSample, Message, Routing, Way};
 
 use super::Timer;
@@ -29,7 +29,7 @@ const MOST_MEASURED_AFTER: Duration = Duration::from_secs(120);
 /// A message that is not stored waits for a way for this long: while routers tell each other of a failure, no next hop
 /// may be feasible for some round trips.
 const HELD_FOR: Duration = Duration::from_secs(1);
-/// Messages that wait so; a quarter of them may have come in on one port.
+/// Messages that wait so; a quarter of them may come from one network.
 const MAX_HELD: usize = 256;
 
 /// How a router learns its ways.
@@ -55,8 +55,8 @@ pub(super) struct Learning {
     measured_at: BTreeMap<PortId, Time>,
     // How long data waits for the usual way while that of the moment is much worse.
     wait_for_usual: Duration,
-    /// Messages that wait for a way.
-    pub(super) held: Vec<ChunkToSend>,
+    // Messages that wait for a way, and the network that each came from; none for one of this node.
+    held: Vec<(Option<Source>, ChunkToSend)>,
 }
 
 impl Learning {
@@ -113,17 +113,30 @@ impl Learning {
         self.routing.is_some()
     }
 
-    /// Holds a message without a way for a moment. Returns what is not held: what may be stored, has waited, or is one too many.
-    pub(super) fn hold(&mut self, now: Time, mut outgoing: ChunkToSend) -> Option<ChunkToSend> {
+    /// Holds a message without a way for a moment. Returns what is not held: what may be stored, has waited, or is one
+    /// too many.
+    pub(super) fn hold(
+        &mut self,
+        now: Time,
+        mut outgoing: ChunkToSend,
+        links: &Links,
+    ) -> Option<ChunkToSend> {
         let until = outgoing.until.unwrap_or(now + HELD_FOR);
-        let of_port = self.held.iter().filter(|it| it.origin == outgoing.origin);
-        let fits = self.held.len() < MAX_HELD && of_port.count() < MAX_HELD / 4;
+        let at = outgoing.origin.map(|port| links.source_of(port));
+        let of_network = self.held.iter().filter(|(from, _)| *from == at);
+        let fits = self.held.len() < MAX_HELD && of_network.count() < MAX_HELD / 4;
         if !self.is_on() || !is_passing_message(&outgoing.chunk) || until <= now || !fits {
             return Some(outgoing);
         }
         outgoing.until = Some(until);
-        self.held.push(outgoing);
+        self.held.push((at, outgoing));
         None
+    }
+
+    /// Takes the messages that wait for a way.
+    pub(super) fn take_held(&mut self) -> Vec<ChunkToSend> {
+        let held = core::mem::take(&mut self.held);
+        held.into_iter().map(|(_, outgoing)| outgoing).collect()
     }
 
     pub(super) fn status(&self, now: Time) -> Option<RoutingStatus> {
@@ -247,4 +260,65 @@ fn sample_of(name: &Guid, links: &Links) -> Option<LinkSample> {
     let up = ports.filter(|port: &PortId| links.is_up(*port));
     let samples = up.filter_map(|port| Some(links.neighbours.at(port)?.sample()));
     samples.min_by_key(|sample| Cost::of_link(&sample.state))
+}
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_core::{Medium, PortEvent, PortInfo, PortOrigin, SeededRng};
+    use whimbrel_link::{HopConfig, Room};
+
+    use super::super::holders::presence;
+    use super::super::hostile::{keys, name};
+    use super::*;
+    use crate::wire::{Presence, PresenceCode};
+
+    /// Returns links with inbound peers at these addresses.
+    fn callers(addresses: impl Iterator<Item = [u8; 4]>) -> Links {
+        let hop = HopConfig::plain(&keys(1), [1; 32], 1472);
+        let mut links = Links::new(hop, 64, SeededRng::new(1));
+        for (port, address) in (0..).zip(addresses) {
+            let up = PortEvent::Up(PortInfo {
+                label: "caller".into(),
+                origin: PortOrigin::Accepted(0),
+                mtu: 1472,
+                peer: "caller".into(),
+                medium: Medium::Ip {
+                    local: [127, 0, 0, 1].into(),
+                    remote: address.into(),
+                },
+            });
+            links.handle_port(Time::ZERO, PortId(port), &up);
+        }
+        links
+    }
+
+    #[test]
+    fn messages_without_a_way_are_bounded_by_network_and_not_by_port() {
+        let many = core::iter::repeat_n([192, 0, 2, 1], 100);
+        let links = callers(many.chain([[192, 0, 2, 2]]));
+        let mut learning = Learning::default();
+        let terms = LearnedWays {
+            keys: keys(1),
+            metric: LinkMetric::Time,
+            wait_for_usual: Duration::ZERO,
+            contacts: None,
+        };
+        learning.begin(terms, WallClock::new(1), &mut Effects::default());
+        let asked = Presence {
+            guid: name(3),
+            nonce: 7,
+            code: PresenceCode::Asked,
+        };
+        let chunk = presence(name(2), (name(3), name(4)), asked);
+        let mut hold = |port| {
+            let mut message = ChunkToSend::originated(chunk.clone(), Room::default());
+            message.origin = Some(PortId(port));
+            learning.hold(Time::ZERO, message, &links).is_none()
+        };
+        let of_one = (0..100).filter(|port| hold(*port) && hold(*port)).count();
+        let of_other = (0..100).filter(|_| hold(100)).count();
+        assert_eq!((of_one * 2, of_other), (MAX_HELD / 4, MAX_HELD / 4));
+        assert_eq!(learning.take_held().len(), MAX_HELD / 2);
+        assert!(learning.take_held().is_empty());
+    }
 }

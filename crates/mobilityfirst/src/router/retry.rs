@@ -58,7 +58,7 @@ impl Router {
     /// is known of their destinations tells; the name service is not asked, or every neighbour that comes
     /// up would cause look-ups of all that are absent.
     pub(super) fn retry_waiting(&mut self, now: Time) {
-        for outgoing in core::mem::take(&mut self.binding.routes.learning.held) {
+        for outgoing in self.binding.routes.learning.take_held() {
             self.forward(now, outgoing);
         }
         match &mut self.review {
@@ -134,11 +134,12 @@ impl Router {
 
 #[cfg(test)]
 mod tests {
-    use super::super::hostile::name;
-    use super::super::tests::{Net, SOURCE, data, join, port};
+    use super::super::RouterConfig;
+    use super::super::hostile::{control, name};
+    use super::super::tests::{Net, SOURCE, config, data, join, port};
     use super::*;
     use crate::chunk::Chunk;
-    use crate::wire::ServiceId;
+    use crate::wire::{Control, ServiceId};
 
     /// Returns the look-ups that stored chunks have caused.
     fn look_ups(net: &Net) -> u64 {
@@ -274,29 +275,89 @@ mod tests {
         assert_eq!(stored(&net), 0);
     }
 
+    /// Returns a chunk that is offered to a host.
+    fn offered(service: ServiceId, host: Guid, index: u32, id: u64) -> Chunk {
+        use crate::wire::{OfferTerms, OfferUse, SignedOffer};
+        let mut chunk = data(service, host, index, 1000);
+        chunk.header.extensions.request = Some(id);
+        let data = chunk.data().expect("data");
+        let terms = OfferTerms {
+            destination: host,
+            id,
+            content: data.content,
+            content_len: data.content_len,
+            kind: data.kind,
+            file_name: &data.file_name,
+        };
+        let keys = whimbrel_gnrs::KeyPair::from_secret(&[70; 32]);
+        let offer = SignedOffer::sign(&keys, &terms, OfferUse::File, 1);
+        chunk.header.extensions.offer = Some(offer.into());
+        chunk
+    }
+
+    /// The receiver has two links, and no program that decides.
+    #[test]
+    fn a_divided_flow_of_offers_that_its_receiver_holds_back_is_stored() {
+        use crate::wire::{Credit, Flow};
+        const SECOND: Duration = Duration::from_secs(1);
+        let host = name(3);
+        let divides = RouterConfig {
+            split: Default::default(),
+            ..config()
+        };
+        let mut net = Net::with_config(&[*SOURCE, host, host], divides);
+        let flow = Flow::offered(*SOURCE, host);
+        let links = [2, 3];
+        for link in links {
+            net.with_router(|it, _| {
+                assert!(it.binding.attachments.insert(host, port(link), 1));
+                it.links.note_passed(port(link), flow);
+            });
+        }
+        let tell = |net: &mut Net, lease| {
+            let (octets, spare) = (0, false);
+            let credit = Control::Credit(Credit {
+                flow,
+                octets,
+                spare,
+                lease,
+            });
+            for link in links {
+                net.send(link, control(host, &credit));
+            }
+            net.run(SECOND / 10);
+        };
+        tell(&mut net, SECOND * 32);
+        for index in 0..10 {
+            net.send(1, offered(ServiceId::MULTIHOMING, host, index, 1));
+        }
+        net.run(SECOND);
+        let stored = |net: &Net| net.router().proxy.store().len();
+        assert_eq!(stored(&net), 0);
+        assert!(net.router().links.division.divided_among(&flow).is_some());
+        net.run(SECOND * 5);
+        assert_eq!(stored(&net), 10);
+        assert!(net.received(2).is_empty() && net.received(3).is_empty());
+        tell(&mut net, Duration::ZERO);
+        net.run(SECOND * 5);
+        let mut got = net.received(2);
+        got.extend(net.received(3));
+        assert_eq!((got.len(), stored(&net)), (10, 0));
+    }
+
     /// A receiver that has been sent a content without a request may take back a request of its own for it.
     #[test]
     fn a_request_that_is_taken_back_leaves_an_offer_of_the_same_content() {
-        use crate::wire::{ChunkRanges, OfferTerms, OfferUse, Reliability, SignedOffer};
-        use crate::wire::{Request, Transport};
+        use crate::wire::{ChunkRanges, Reliability, Request, Transport};
         let host = Guid([9; 32]);
         let mut net = Net::new(&[*SOURCE, name(3)]);
-        let content = |index, id, is_offered| {
-            let mut chunk = data(ServiceId::UNICAST, host, index, 1000);
-            chunk.header.extensions.request = Some(id);
-            let data = chunk.data().expect("data");
-            let terms = OfferTerms {
-                destination: host,
-                id,
-                content: data.content,
-                content_len: data.content_len,
-                kind: data.kind,
-                file_name: &data.file_name,
-            };
-            let keys = whimbrel_gnrs::KeyPair::from_secret(&[70; 32]);
-            let offer = SignedOffer::sign(&keys, &terms, OfferUse::File, 1);
-            chunk.header.extensions.offer = Some(offer.into()).filter(|_| is_offered);
-            (chunk, data.content)
+        let content = |index, id, is_offered: bool| {
+            let mut chunk = offered(ServiceId::UNICAST, host, index, id);
+            if !is_offered {
+                chunk.header.extensions.offer = None;
+            }
+            let content = chunk.data().expect("data").content;
+            (chunk, content)
         };
         let mut named = Guid::NONE;
         for (index, id, is_offered) in [(0, 1, true), (1, 2, true), (2, 3, false)] {

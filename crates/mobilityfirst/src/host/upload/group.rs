@@ -436,7 +436,7 @@ impl Uploads {
         }
     }
 
-    /// The members of a group are known: its chunks get their size, and leave.
+    /// The members of a group are known, or have been waited for: its chunks get their size, and leave.
     fn size_chunks(&mut self, now: Time, key: &Key) {
         let length = self.len_of(key);
         let Some(group) = self.group_of(key) else {
@@ -445,9 +445,9 @@ impl Uploads {
         if group.waits_until.take().is_none() {
             return;
         }
-        let list = (group.members.len() * Guid::LEN) as u64;
+        let members = group.is_known.then_some(group.members.len());
         if let Some(upload) = self.by_key.get_mut(key) {
-            let size = for_group(length, list, upload.chunk_size);
+            let size = for_group(length, members, upload.chunk_size);
             self.begin_in_chunks_of(now, key, size);
         }
         self.take_turn(*key);
@@ -477,8 +477,7 @@ impl Uploads {
             effects.push(Action::AskMembers(client));
         }
         if group.waits_until.is_some_and(|until| until <= now) {
-            group.waits_until = None;
-            self.take_turn(*key);
+            self.size_chunks(now, key);
         }
         let group = self.group_of(key)?;
         let ask_again = group.is_waiting().then_some(now + ASK_WAITING);

@@ -534,7 +534,7 @@ impl Proxy {
             if self.takes(&outgoing.chunk) {
                 effects.counters.held_back += 1;
                 self.store_chunk(now, outgoing, effects);
-            } else if let Err(outgoing) = links.enqueue(port, outgoing) {
+            } else if let Err(outgoing) = links.put_back_offer(port, outgoing) {
                 self.note_drop(&outgoing.chunk, DropReason::Unreachable, effects);
             }
         }
