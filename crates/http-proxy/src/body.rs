@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use whimbrel_core::Guid;
 
-use crate::plane::{PlaneReader, PlaneWriter, StreamPlane};
+use crate::plane::{PlaneReader, PlaneStream, PlaneWriter, StreamPlane};
 use crate::wire::{BodyFrame, FRAME_HEAD, MAX_PIECE, WireFault};
 
 /// Pieces of a body that wait for their reader.
@@ -23,6 +23,9 @@ const WAITING: usize = 4;
 const GATHER: Duration = Duration::from_millis(2);
 /// Bytes that are gathered at most.
 const GATHERED: usize = 64 << 10;
+
+/// A content whose stream has ended is given up when this long passes without a piece: routers may hold the rest.
+const ORPHANED: Duration = Duration::from_secs(10);
 
 /// Errors of a body, as hyper passes them on.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -134,14 +137,28 @@ impl<'a> ContentWay<'a> {
         }
     }
 
-    /// Passes a content on. Returns false if it cannot be had, and the rest comes on the stream.
-    async fn receive(&mut self, name: Guid, length: u64, body: &PipedSender) -> io::Result<bool> {
+    /// Passes a content on. Returns false if it cannot be had, and the rest comes on the stream. After the end of
+    /// the stream, only pieces that routers hold can come.
+    async fn receive(
+        &mut self,
+        stream: &PlaneStream,
+        name: Guid,
+        length: u64,
+        body: &PipedSender,
+    ) -> io::Result<bool> {
         let mut fetch = self.plane.fetch(name, length);
-        let mut passed = 0u64;
+        let (mut passed, mut is_orphaned) = (0u64, false);
         loop {
             let next = tokio::select! {
                 next = fetch.next() => next,
                 () = body.closed() => return Err(io::ErrorKind::BrokenPipe.into()),
+                () = stream.until_cut(), if !is_orphaned => {
+                    is_orphaned = true;
+                    continue;
+                }
+                () = tokio::time::sleep(ORPHANED), if is_orphaned => {
+                    return Err(io::Error::other("the server side no longer has the body"));
+                }
             };
             match next {
                 Ok(Some(data)) => {
@@ -186,10 +203,11 @@ pub async fn receive(
             Ok(BodyFrame::Content { name, length }) => match contents.as_mut() {
                 Some(contents) if !contents.is_used => {
                     contents.is_used = true;
-                    if contents.receive(name, length, body).await? {
-                        return Ok(());
+                    match contents.receive(stream.stream(), name, length, body).await {
+                        Ok(true) => return Ok(()),
+                        Ok(false) => continue,
+                        Err(error) => Err(error),
                     }
-                    continue;
                 }
                 _ => Err(invalid(WireFault::Invalid("a body as a content"))),
             },

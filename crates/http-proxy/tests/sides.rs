@@ -14,6 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use http::Response;
+use http::header::{CONTENT_LENGTH, HeaderValue};
 use origin::{Origin, answer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -23,8 +25,9 @@ use whimbrel_core::Guid;
 use whimbrel_http_proxy::client::{self, ClientOptions};
 use whimbrel_http_proxy::host::HostLine;
 use whimbrel_http_proxy::origin::OriginRule;
-use whimbrel_http_proxy::plane::{PlaneOptions, StreamPlane};
+use whimbrel_http_proxy::plane::{PlaneOptions, PlaneStream, StreamPlane};
 use whimbrel_http_proxy::server::{self, PermittedCallers, ServerOptions};
+use whimbrel_http_proxy::wire::{BodyFrame, encode_response};
 use whimbrel_mobilityfirst::local::{LocalEvent, LocalRequest};
 
 const CLIENT: Guid = Guid([1; 32]);
@@ -115,13 +118,6 @@ async fn start_with_room(room: usize) -> Sides {
         right.taken,
         left.events,
     ));
-    let options = |accepts| PlaneOptions {
-        channel: 1,
-        accepts,
-        max_streams: 4096,
-        patience: Duration::from_secs(60),
-        secret: [9; 32],
-    };
     let (far, accepted, driver) = StreamPlane::new(Attachment::Once(None), other, options(true));
     tokio::spawn(driver);
     let origins = OriginRule {
@@ -136,6 +132,21 @@ async fn start_with_room(room: usize) -> Sides {
     ));
     let (plane, _accepted, driver) = StreamPlane::new(Attachment::Once(None), one, options(false));
     tokio::spawn(driver);
+    serve_programs(plane, wire).await
+}
+
+fn options(accepts: bool) -> PlaneOptions {
+    PlaneOptions {
+        channel: 1,
+        accepts,
+        max_streams: 4096,
+        patience: Duration::from_secs(60),
+        secret: [9; 32],
+    }
+}
+
+/// Starts the proxy for programs.
+async fn serve_programs(plane: StreamPlane, wire: Arc<Wire>) -> Sides {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let proxy = listener.local_addr().unwrap();
     let options = ClientOptions {
@@ -655,6 +666,46 @@ async fn a_download_continues_after_an_outage() {
     program.read_to_end(&mut seen).await.unwrap();
     assert!(seen.ends_with(&body));
     assert_eq!(origin.asked().len(), 1);
+}
+
+/// A server side that answers one request with a content that nobody serves, and is never heard again.
+async fn vanish_after_head(mut accepted: mpsc::UnboundedReceiver<PlaneStream>, wire: Arc<Wire>) {
+    let (_reader, mut writer) = accepted.recv().await.unwrap().split();
+    let mut head = Response::new(());
+    let length = HeaderValue::from_static("100000");
+    head.headers_mut().insert(CONTENT_LENGTH, length);
+    writer.queue(encode_response(&head).unwrap());
+    let body = BodyFrame::Content {
+        name: Guid([7; 32]),
+        length: 100_000,
+    };
+    writer.queue(body.encode().unwrap());
+    writer.send().await.unwrap();
+    writer.acknowledged().await.unwrap();
+    wire.is_down.store(true, Ordering::Relaxed);
+    core::future::pending::<()>().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_download_ends_when_its_server_side_is_gone_with_the_content() {
+    let wire = Arc::<Wire>::default();
+    let ((one, left), (other, right)) = (end(CLIENT, 64), end(SERVER, 64));
+    tokio::spawn(carry(Arc::clone(&wire), CLIENT, left.taken, right.events));
+    tokio::spawn(carry(Arc::clone(&wire), SERVER, right.taken, left.events));
+    let (_far, accepted, driver) = StreamPlane::new(Attachment::Once(None), other, options(true));
+    tokio::spawn(driver);
+    let patience = Duration::from_secs(3);
+    let impatient = PlaneOptions {
+        patience,
+        ..options(false)
+    };
+    let (plane, _accepted, driver) = StreamPlane::new(Attachment::Once(None), one, impatient);
+    tokio::spawn(driver);
+    tokio::spawn(vanish_after_head(accepted, Arc::clone(&wire)));
+    let sides = serve_programs(plane, wire).await;
+    let got = sides.get("http://192.0.2.1/", "").await;
+    assert_eq!(status(&got), "200");
+    assert!(got.ends_with("\r\n\r\n"), "{got}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
