@@ -93,13 +93,24 @@ impl Document {
     /// Returns the text with spaces in place of the key and value around a byte, or `None` if there
     /// are none.
     pub(super) fn without(&self, offset: usize) -> Option<String> {
-        let entry = entry_at(self.table()?.get_ref(), offset)?;
-        let blank = self.text.get(entry.clone())?.chars();
+        self.blanked(entry_at(self.table()?.get_ref(), offset)?)
+    }
+
+    /// Returns the place of the section whose header is at a byte, or `None` if there is none.
+    pub(super) fn section_at(&self, offset: usize) -> Option<Range<usize>> {
+        let section = self.text.get(offset..)?.strip_prefix('[')?;
+        let length = section.find("\n[").map_or(section.len(), |at| at + 1);
+        Some(offset..offset + 1 + length)
+    }
+
+    /// Returns the text with spaces in a place.
+    pub(super) fn blanked(&self, place: Range<usize>) -> Option<String> {
+        let blank = self.text.get(place.clone())?.chars();
         let blank: String = blank
             .flat_map(|c| core::iter::repeat_n(if c == '\n' { c } else { ' ' }, c.len_utf8()))
             .collect();
         let mut text = self.text.clone();
-        text.replace_range(entry, &blank);
+        text.replace_range(place, &blank);
         Some(text)
     }
 

@@ -135,8 +135,27 @@ impl From<Config> for Draft {
 /// Bound of the faults found while a file is read.
 const MAX_SCHEMA_FAULTS: usize = 50;
 
+/// Returns the text without what an error is about: a key, or a section that lacks one.
 fn without(document: &Document, error: &toml::de::Error) -> Option<String> {
-    document.without(error.span()?.start)
+    let at = error.span()?.start;
+    document
+        .without(at)
+        .or_else(|| document.blanked(document.section_at(at)?))
+}
+
+/// Returns true for a key that is missing only because it was faulty and left out.
+fn is_follow_up(
+    document: &Document,
+    error: &toml::de::Error,
+    fault: &Fault,
+    faults: &[Fault],
+) -> bool {
+    let header = error.span().map_or(0, |span| span.start);
+    let Some(section) = document.section_at(header) else {
+        return false;
+    };
+    let inside = document.place_at(section.start)..document.place_at(section.end);
+    fault.message.starts_with("missing field") && faults.iter().any(|it| inside.contains(&it.place))
 }
 
 /// Describes text that is not TOML, an unknown key, or a value of the wrong kind.
@@ -185,14 +204,17 @@ impl Draft {
     pub fn parse(path: &Path, text: &str) -> Result<Draft, ConfigError> {
         let document = Document::new(path, text);
         let mut config: Config = toml::from_str(text).map_err(|error| {
-            // Each fault hides those behind it, so the rest is read without the faulty key.
+            // Each fault hides those behind it, so the rest is read without the faulty key. What is left out leaves
+            // all other bytes in their places.
             let mut faults = vec![schema_fault(&document, text, &error)];
             let mut rest = without(&document, &error);
-            while let Some(text) = rest.take().filter(|_| faults.len() < MAX_SCHEMA_FAULTS) {
-                if let Err(error) = toml::from_str::<Config>(&text) {
-                    let document = Document::new(path, &text);
-                    faults.push(schema_fault(&document, &text, &error));
-                    rest = without(&document, &error);
+            while let Some(left) = rest.take().filter(|_| faults.len() < MAX_SCHEMA_FAULTS) {
+                if let Err(error) = toml::from_str::<Config>(&left) {
+                    let fault = schema_fault(&document, text, &error);
+                    if !is_follow_up(&document, &error, &fault, &faults) {
+                        faults.push(fault);
+                    }
+                    rest = without(&Document::new(path, &left), &error);
                 }
             }
             let first = faults[0].clone();
@@ -287,6 +309,29 @@ mod tests {
         let message = fault("[rooter]\n");
         assert!(
             message.contains("node.toml:1:2") && message.contains("'router'"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn faults_behind_one_in_a_section_with_required_keys_are_found() {
+        let message = fault(
+            "[[route]]\nto = \"zz\"\nvia = \"a\"\n\n[[route]]\nvia = \"a\"\n\n[hop]\nmin_timeout = \"10\"\n",
+        );
+        let lines: Vec<&str> = message.lines().collect();
+        let [bad_name, missing, without_unit] = lines[..] else {
+            panic!("{message}");
+        };
+        assert!(
+            bad_name.starts_with("node.toml:2:6: route[0].to: "),
+            "{message}"
+        );
+        assert!(
+            missing.starts_with("node.toml:5:1: route[1]: missing field `to`"),
+            "{message}"
+        );
+        assert!(
+            without_unit.starts_with("node.toml:9:15: hop.min_timeout: "),
             "{message}"
         );
     }
