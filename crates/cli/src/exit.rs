@@ -340,7 +340,7 @@ impl From<FetchError> for Failure {
             FetchError::Incomplete(_)
             | FetchError::FilesIncomplete { .. }
             | FetchError::NotSentAgain => Exit::PartsMissing,
-            FetchError::PartsTaken(_) => Exit::Write,
+            FetchError::PartsTaken(_) | FetchError::PartRemoved(_) => Exit::Write,
             FetchError::Output(error) => output_exit(error),
             FetchError::Interrupted => Exit::Interrupted,
         };

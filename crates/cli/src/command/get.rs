@@ -373,7 +373,10 @@ impl Report {
     fn failed(&self, error: FetchError) -> Failure {
         let kept = self.told.as_ref().map_or(0, |(_, progress)| progress.bytes);
         let hint = match &error {
-            FetchError::Failed { .. } | FetchError::FolderToStream | FetchError::InUse(_) => "",
+            FetchError::Failed { .. }
+            | FetchError::FolderToStream
+            | FetchError::InUse(_)
+            | FetchError::PartRemoved(_) => "",
             _ if kept > 0 && self.keeps => {
                 "; the verified part is kept, repeat the command to resume"
             }

@@ -291,6 +291,9 @@ pub enum FetchError {
         /// The system's error.
         source: io::Error,
     },
+    /// Somebody has removed the hidden file with what had arrived, or its folder.
+    #[error("{} was removed during the transfer, and what had arrived is lost", .0.display())]
+    PartRemoved(PathBuf),
     /// The reader of the pipe has gone, or a device is full.
     #[error("cannot write to {}: {source}", path.as_deref().unwrap_or(Path::new("standard output")).display())]
     Stream {
@@ -322,6 +325,7 @@ impl FetchError {
         matches!(
             self,
             FetchError::Disk { .. }
+                | FetchError::PartRemoved(_)
                 | FetchError::Output(_)
                 | FetchError::Host(_)
                 | FetchError::InUse(_)

@@ -251,16 +251,22 @@ impl PartFile {
         })
     }
 
-    /// Returns the record of the transfer as it stands.
+    /// Returns the record of the transfer as it stands. Fails if somebody has removed the file: all that
+    /// arrives would be lost at the end.
     pub(super) fn snapshot(
         &self,
         assembly: &Assembly,
         manner: &Manner,
     ) -> Result<Snapshot, FetchError> {
+        let path = &self.hidden.part;
         let file = self.file.try_clone().map_err(|source| FetchError::Disk {
-            path: self.hidden.part.clone(),
+            path: path.clone(),
             source,
         })?;
+        let is_linked = file.metadata().is_ok_and(|found| found.nlink() > 0);
+        if !is_linked && path.symlink_metadata().is_err() {
+            return Err(FetchError::PartRemoved(path.clone()));
+        }
         let mut bytes = serde_json::to_vec(manner).unwrap_or_default();
         bytes.push(b'\n');
         bytes.extend_from_slice(&assembly.encode());
@@ -428,6 +434,24 @@ mod tests {
         assert!(matches!(open(), Err(FetchError::InUse(_))));
         drop(first);
         assert!(open().is_ok());
+    }
+
+    #[test]
+    fn a_part_that_is_removed_ends_its_transfer() {
+        let folder = tempfile::tempdir().unwrap();
+        let content = Guid([1; 32]);
+        let (mut part, ..) = PartFile::open(folder.path(), content, 1 << 20).unwrap();
+        part.write(0, &[1; 1 << 10]).unwrap();
+        let record =
+            |part: &PartFile| part.snapshot(&Assembly::new(content, 1 << 20), &Manner::default());
+        assert!(record(&part).unwrap().keep().is_ok());
+        // A folder that is renamed takes the part along.
+        let elsewhere = folder.path().with_extension("renamed");
+        fs::rename(folder.path(), &elsewhere).unwrap();
+        assert!(record(&part).is_ok());
+        fs::remove_dir_all(&elsewhere).unwrap();
+        let gone = record(&part).map(drop).unwrap_err();
+        assert!(matches!(&gone, FetchError::PartRemoved(_)), "{gone}");
     }
 
     #[test]
