@@ -293,7 +293,7 @@ fn a_provider_that_is_gone_is_away() {
         line["text"]
             .as_str()
             .unwrap()
-            .starts_with("provider away for"),
+            .starts_with("no way to a provider for"),
         "{line}"
     );
     let status = ["router", "status", "--json", "--socket"];

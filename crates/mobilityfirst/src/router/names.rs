@@ -186,6 +186,12 @@ impl Names {
         self.resolver.set_wall_clock(wall);
     }
 
+    /// Returns true if there is a name service and none of its servers answers.
+    pub(super) fn is_silent(&self) -> bool {
+        let servers = self.resolver.server_status();
+        self.has_service && !servers.iter().any(|server| server.answers)
+    }
+
     /// Looks up a name: in the name service, or, if none is configured, in this router's records.
     pub(super) fn look_up(&mut self, now: Time, name: Guid) -> Lookup {
         if self.has_service {

@@ -95,6 +95,8 @@ const MAX_WAITING: usize = 64;
 pub enum WaitReason {
     /// The name service knows no address of the destination.
     NoAddress,
+    /// No name server answers.
+    NameServerSilent,
     /// The destination is a content, and none of its providers can be reached.
     ProviderAway,
     /// The next hop does not respond.
@@ -322,6 +324,7 @@ impl Router {
                 WaitReason::NextHopSilent
             }
             Some(answer) if !answer.providers.is_empty() => WaitReason::ProviderAway,
+            None if self.binding.names.is_silent() => WaitReason::NameServerSilent,
             _ => WaitReason::NoAddress,
         }
     }

@@ -643,3 +643,22 @@ fn a_status_says_what_is_stored_for_whom_and_why_it_waits() {
     assert!(first.bytes > second.bytes && first.since_s < second.since_s);
     assert!((1.5..2.0).contains(&second.since_s), "{}", second.since_s);
 }
+
+#[test]
+fn a_status_names_a_silent_name_server_as_the_reason() {
+    for (name_servers, why) in [
+        (Vec::new(), WaitReason::NoAddress),
+        (vec![99], WaitReason::NameServerSilent),
+    ] {
+        let config = RouterConfig {
+            name_servers,
+            ..config()
+        };
+        let mut net = Net::with_config(&[*SOURCE], config);
+        net.send(1, data(ServiceId::UNICAST, name(77), 0, 1000));
+        net.run(Duration::from_secs(20));
+        let status = net.with_router(|it, now| it.status(now));
+        let reasons: Vec<WaitReason> = status.waiting.iter().map(|it| it.reason).collect();
+        assert_eq!(reasons, [why]);
+    }
+}

@@ -218,7 +218,7 @@ impl fmt::Display for Wait {
             Wait::ProviderAway { kept_by, for_s } => {
                 write!(
                     f,
-                    "provider away for {}; router {} keeps the request",
+                    "no way to a provider for {}; router {} keeps the request (`whimbrel router status` there says why)",
                     seconds(for_s),
                     short(kept_by)
                 )
@@ -293,11 +293,14 @@ fn clock_refused(f: &mut fmt::Formatter<'_>, router_ahead_ms: Option<i64>) -> fm
     let Some(ahead) = router_ahead_ms else {
         return f.write_str("clock refused: the router's and its name server's differ");
     };
-    let by = (ahead as f64 / 1e3).abs();
     let direction = if ahead < 0 { "ahead of" } else { "behind" };
+    let by = match ahead.unsigned_abs() / 1000 {
+        seconds if seconds > 2 * 86_400 => format!("{} d", seconds / 86_400),
+        seconds => format!("{seconds} s"),
+    };
     write!(
         f,
-        "clock refused: this machine's is {by:.0} s {direction} the router's"
+        "clock refused: this machine's is {by} {direction} the router's; set the wrong one of the two"
     )
 }
 

@@ -74,7 +74,7 @@ fn each_reason_has_a_line_that_says_what_where_and_for_how_long() {
             Some("clock"),
             up.clone(),
             json!([]),
-            "clock refused: this machine's is 3600 s ahead of the router's",
+            "clock refused: this machine's is 3600 s ahead of the router's; set the wrong one of the two",
         ),
         (
             Some("unreachable"),
@@ -86,7 +86,7 @@ fn each_reason_has_a_line_that_says_what_where_and_for_how_long() {
             Some("registered"),
             up.clone(),
             json!([transfer("requested", true)]),
-            "provider away for 12 s; router abababab keeps the request",
+            "no way to a provider for 12 s; router abababab keeps the request (`whimbrel router status` there says why)",
         ),
         (
             Some("registered"),
@@ -117,6 +117,17 @@ fn each_reason_has_a_line_that_says_what_where_and_for_how_long() {
     for (binding, links, transfers, line) in cases {
         assert_eq!(text(binding, links, transfers), line);
     }
+}
+
+#[test]
+fn a_clock_that_is_years_off_is_reported_in_days() {
+    let wait = Wait::ClockRefused {
+        router_ahead_ms: Some(157_680_000_000),
+    };
+    assert_eq!(
+        wait.to_string(),
+        "clock refused: this machine's is 1825 d behind the router's; set the wrong one of the two"
+    );
 }
 
 #[test]
