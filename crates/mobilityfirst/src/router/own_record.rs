@@ -20,6 +20,8 @@ const RETRY: Duration = Duration::from_secs(10);
 pub(super) struct OwnRecord {
     keys: Option<KeyPair>,
     version: u64,
+    // The latest refusal was for the time of the record.
+    is_clock_refused: bool,
 }
 
 impl OwnRecord {
@@ -49,6 +51,9 @@ impl OwnRecord {
         {
             self.version = self.version.max(stored);
         }
+        if is_own {
+            self.note_clock(why);
+        }
         let wait = match why {
             Rejection::Server {
                 code: Code::Revoked,
@@ -57,6 +62,23 @@ impl OwnRecord {
             _ => RETRY,
         };
         is_own.then_some(now + wait)
+    }
+
+    /// Logs that the clocks differ, once until another refusal.
+    fn note_clock(&mut self, why: Rejection) {
+        let is_clock = matches!(
+            why,
+            Rejection::Server {
+                code: Code::Expired | Code::FromTheFuture,
+                ..
+            }
+        );
+        let was_clock = core::mem::replace(&mut self.is_clock_refused, is_clock);
+        if is_clock && !was_clock {
+            tracing::warn!(
+                "the clock differs from the name server's, which accepts no records: set the wrong one of the two"
+            );
+        }
     }
 }
 
@@ -86,6 +108,15 @@ mod tests {
         assert_eq!(own.note_refused(Time::ZERO, &Guid([9; 32]), why), None);
         let again = own.note_refused(Time::ZERO, &guid, why);
         assert_eq!(again, Some(Time::ZERO + RETRY));
+        assert!(!own.is_clock_refused);
+        let code = Code::FromTheFuture;
+        let by_clock = Rejection::Server { code, stored: 0 };
+        own.note_refused(Time::ZERO, &Guid([9; 32]), by_clock);
+        assert!(!own.is_clock_refused);
+        own.note_refused(Time::ZERO, &guid, by_clock);
+        assert!(own.is_clock_refused);
+        own.note_refused(Time::ZERO, &guid, Rejection::Unreachable);
+        assert!(!own.is_clock_refused);
         let revoked = Rejection::Server {
             code: Code::Revoked,
             stored: u64::MAX,
