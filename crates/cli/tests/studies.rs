@@ -105,6 +105,14 @@ fn a_scenario_that_sweeps_what_the_study_does_not_know_is_refused() {
 }
 
 #[test]
+fn a_study_of_no_runs_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (code, _, err) = run(folder.path(), &["--runs", "0"]);
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("--runs"), "{err}");
+}
+
+#[test]
 fn a_report_without_results_names_the_command_to_run() {
     let folder = tempfile::tempdir().unwrap();
     for place in [folder.path().to_owned(), folder.path().join("nowhere")] {

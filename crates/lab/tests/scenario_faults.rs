@@ -304,9 +304,29 @@ fn routers_without_a_name_server_are_refused_and_cut_off_receivers_too() {
     let cut = two.replace("s = \"router\"", "s = \"host\"");
     let faults = read(&cut).unwrap_err();
     assert!(
-        faults.starts_with("a.toml:2: loads.f.to: no path of routers leads from 'b' to 'a'"),
+        faults.starts_with(
+            "a.toml:2: loads.f.to: no path of routers leads from 'b' to 'a'; hosts do not forward"
+        ),
         "{faults}"
     );
+}
+
+#[test]
+fn a_queue_without_room_for_a_packet_is_refused() {
+    let text = |queue: &str| {
+        format!(
+            "nodes = {{ a = \"tcp-host\", b = \"tcp-host\" }}\nloads.f = {{ from = \"a\", to = \"b\", file = \"1 MB\" }}\n\
+             [links]\nx = {{ between = [\"a\", \"b\"], mtu = 1400, queue = {queue} }}\n"
+        )
+    };
+    for queue in ["50", "\"1399 B\""] {
+        let faults = read(&text(queue)).err().unwrap_or_default();
+        assert!(faults.contains("a.toml:4: links.x.queue: "), "{faults}");
+        assert!(faults.contains("no room for a packet of 1400"), "{faults}");
+    }
+    for queue in ["1400", "\"50 packets\"", "\"unlimited\""] {
+        assert!(read(&text(queue)).is_ok(), "{queue}");
+    }
 }
 
 #[test]

@@ -51,7 +51,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE")]
     scenario: Option<PathBuf>,
     /// Number of runs, overrides the scenario
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     runs: Option<u32>,
     /// Seed of all randomness
     #[arg(long, default_value_t = 1)]

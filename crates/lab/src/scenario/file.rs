@@ -300,7 +300,7 @@ fn fits(document: &Document<'_>, plan: &Plan) -> Result<(), Fault> {
         for receiver in &load.to {
             if !plan.routes.connect(network, load, *receiver) {
                 let message = format!(
-                    "no path of routers leads from '{}' to '{}'",
+                    "no path of routers leads from '{}' to '{}'; hosts do not forward, and two of them need a router between them",
                     network.nodes[*receiver].name, network.nodes[load.from].name
                 );
                 return Err(document.fault(&KeyPath::from(["loads", &load.name, "to"]), message));

@@ -435,10 +435,19 @@ pub(super) fn check(document: &Document<'_>, network: &Network) -> Result<(), Fa
             let message = "a link that is not emulated has no rate, delay, queue, loss or the like";
             return refuse("emulated", message.to_owned());
         }
-        for spec in [&link.forward, &link.backward]
-            .into_iter()
-            .filter(|_| link.device)
-        {
+        let specs = [&link.forward, &link.backward];
+        for queue in specs.map(|spec| spec.queue) {
+            if let QueueLimit::Bytes(room) = queue
+                && room < link.mtu as u64
+            {
+                let mtu = link.mtu;
+                let message = format!(
+                    "{room} bytes have no room for a packet of {mtu}; write a size, as \"64 kB\", or \"{room} packets\""
+                );
+                return refuse("queue", message);
+            }
+        }
+        for spec in specs.into_iter().filter(|_| link.device) {
             if !matches!(spec.rate, Rate::Fixed(_)) {
                 let message = "a device has a constant rate: rate = \"10 Mbit/s\"".to_owned();
                 return refuse("device", message);
