@@ -167,6 +167,7 @@ impl Links {
             address: None,
             preference: 0,
             weight: 1,
+            is_alike: false,
             up: self.is_up(port),
             link: self.neighbours.state(port),
         }

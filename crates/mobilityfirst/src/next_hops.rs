@@ -15,6 +15,8 @@ use crate::wire::{Flow, MAX_CARRIED_ADDRESSES, ServiceId};
 
 /// Maximum of flows whose division is remembered; beyond it, the least recently used starts over.
 const MAX_DIVIDED_FLOWS: usize = 1024;
+/// A flow that keeps its branch is idle when this number of chunks of such flows has passed since its last one.
+const IDLE_AFTER: u64 = 256;
 /// Units of a branch's clock for one byte at share 1.
 const SCALE: u128 = 1 << 32;
 
@@ -29,6 +31,8 @@ pub struct Branch {
     pub preference: u32,
     /// Share among branches of the same preference; at least 1.
     pub weight: u32,
+    /// True for a learned way that costs about as much as the best one.
+    pub is_alike: bool,
     /// True while the neighbour is responsive.
     pub up: bool,
     /// The measured state of the link.
@@ -47,6 +51,8 @@ pub enum Spread {
     /// The best responsive one.
     #[default]
     Best,
+    /// One of those that are as good as the best: the one with the fewest flows, which the flow keeps.
+    Keep,
     /// Multihoming: one, so that the flow's bytes are divided by weight and measured rate among the
     /// responsive ones of the best preference.
     Divide,
@@ -64,11 +70,12 @@ impl Spread {
 }
 
 impl Spread {
-    /// Returns the spread of a chunk. What goes before all others is not divided: it is short, and
+    /// Returns the spread of a chunk. What goes before all others takes the best way: it is short, and
     /// a node waits for it.
     pub(crate) fn of_chunk(chunk: &Chunk) -> Spread {
         match Spread::of(chunk.header.service) {
-            Spread::Divide if flow_of(chunk) != Some(chunk.flow()) => Spread::Best,
+            _ if flow_of(chunk) != Some(chunk.flow()) => Spread::Best,
+            Spread::Best => Spread::Keep,
             spread => spread,
         }
     }
@@ -196,6 +203,15 @@ impl NextHops {
     ) -> impl Iterator<Item = &'a Branch> + use<'a> {
         let chosen = match spread {
             Spread::Best => self.one(|branch| branch.up),
+            Spread::Keep => match self.best() {
+                Some(best) if best.is_alike => {
+                    let is_like = |it: &&Branch| it.is_alike && it.address == best.address;
+                    let peers = self.iter().filter(|it| it.is_peer_of(best));
+                    let kept = divisions.keep(flow, &peers.filter(is_like).collect::<Vec<_>>());
+                    self.one(|branch| Some(branch.key()) == kept)
+                }
+                _ => self.one(|branch| branch.up),
+            },
             Spread::Divide => {
                 let peers: Vec<&Branch> = match self.best() {
                     Some(best) => self.iter().filter(|it| it.is_peer_of(best)).collect(),
@@ -233,11 +249,13 @@ impl Branch {
 }
 
 /// The progress of each divided flow on each of its branches, for the schedulers that bind a chunk
-/// to a branch when it comes.
+/// to a branch when it comes, and the branch of each flow that is not divided.
 #[derive(Debug)]
 pub struct Divisions {
     scheduler: Scheduler,
     by_flow: BTreeMap<Flow, Division>,
+    // The branch of a flow, and when it was used last.
+    kept: BTreeMap<Flow, (BranchKey, u64)>,
     uses: u64,
     rng: SeededRng,
 }
@@ -258,6 +276,7 @@ impl Divisions {
         Divisions {
             scheduler,
             by_flow: BTreeMap::new(),
+            kept: BTreeMap::new(),
             uses: 0,
             rng: SeededRng::new(seed),
         }
@@ -285,6 +304,31 @@ impl Divisions {
             }
         }
         None
+    }
+
+    /// Returns the branch of a flow that is not divided: the one that it has while that is among its peers, else
+    /// the one with the fewest busy flows, the best one first.
+    fn keep(&mut self, flow: Flow, peers: &[&Branch]) -> Option<BranchKey> {
+        self.uses += 1;
+        let kept = self.kept.remove(&flow).map(|(key, _)| key);
+        let chosen = match kept.filter(|key| peers.iter().any(|it| it.key() == *key)) {
+            Some(key) => key,
+            None => {
+                let idle_since = self.uses.saturating_sub(IDLE_AFTER);
+                let busy = self.kept.values().filter(|(_, used)| *used > idle_since);
+                let ports: Vec<PortId> = busy.map(|((port, _), _)| *port).collect();
+                let flows = |it: &&&Branch| ports.iter().filter(|port| **port == it.port).count();
+                peers.iter().min_by_key(flows)?.key()
+            }
+        };
+        if self.kept.len() >= MAX_DIVIDED_FLOWS {
+            let oldest = self.kept.iter().min_by_key(|(_, (_, used))| *used);
+            if let Some(oldest) = oldest.map(|(flow, _)| *flow) {
+                self.kept.remove(&oldest);
+            }
+        }
+        self.kept.insert(flow, (chosen, self.uses));
+        Some(chosen)
     }
 
     fn next(&mut self, flow: Flow, peers: &[&Branch], bytes: usize) -> Option<BranchKey> {
@@ -346,6 +390,7 @@ mod tests {
             address: None,
             preference,
             weight,
+            is_alike: false,
             up: true,
             link: LinkState {
                 delivery_rate: (rate > 0).then_some(rate),
@@ -407,6 +452,36 @@ mod tests {
         for spread in [Spread::Best, Spread::Divide] {
             assert!(ports(&silent, spread, &mut divisions).is_empty());
         }
+    }
+
+    #[test]
+    fn a_flow_takes_the_alike_branch_with_the_fewest_flows_and_keeps_it() {
+        let alike = |port, is_alike| Branch {
+            is_alike,
+            ..branch(port, 0, 1, 0)
+        };
+        let mut divisions = Divisions::new(Scheduler::Weights, 1);
+        let mut taken = |ports: [bool; 3], flow: u8| {
+            let branches = [1, 2, 3].into_iter().zip(ports);
+            let hops: NextHops = branches.map(|(port, it)| alike(port, it)).collect();
+            let flow = Flow::requested(Guid([flow; 32]), Guid([9; 32]));
+            let mut chosen = hops.select(Spread::Keep, flow, 1000, &mut divisions);
+            chosen.next().map(|it| it.port.0)
+        };
+        let [all, two, only] = [[true; 3], [true, true, false], [true, false, false]];
+        assert_eq!([1, 2, 3].map(|flow| taken(two, flow)), [1, 2, 1].map(Some));
+        // A way that comes later takes new flows alone, and one that has gone leaves its flows to others.
+        assert_eq!([1, 2, 3].map(|flow| taken(all, flow)), [1, 2, 1].map(Some));
+        assert_eq!(taken(all, 4), Some(3));
+        assert_eq!(taken(only, 2), Some(1));
+        assert_eq!(taken(all, 2), Some(1));
+        // Flows that have ended no longer count.
+        for _ in 0..IDLE_AFTER {
+            taken(all, 4);
+        }
+        assert_eq!(taken(all, 5), Some(1));
+        // What no learned way leads to takes the best branch.
+        assert_eq!(taken([false; 3], 4), Some(1));
     }
 
     #[test]

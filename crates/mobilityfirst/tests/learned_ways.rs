@@ -71,13 +71,15 @@ fn wire(one: usize, other: usize, mbit: u64, ms: u64) -> Wire {
     }
 }
 
-/// Routers, with a host at the first and one at another, and a name server that is near all of them.
+/// Routers, with a host at the first and two at another, and a name server that is near all of them.
 struct World {
     net: Net<AnyMachine<HostEvent>>,
     routers: usize,
     wires: usize,
     server: usize,
     client: usize,
+    // It is attached where the client is.
+    second: usize,
     content: Content,
     received: usize,
     complete: Option<Time>,
@@ -123,13 +125,16 @@ impl World {
         let server = net.add_mortal("server", host(1));
         let client = net.add_mortal("client", host(2));
         net.connect(server, 0, &fast).unwrap();
+        let second = net.add_mortal("second", host(3));
         net.connect(client, client_at, &fast).unwrap();
+        net.connect(second, client_at, &fast).unwrap();
         World {
             net,
             routers,
             wires: wires.len(),
             server,
             client,
+            second,
             content: Content::new(8_000_000, 1),
             received: 0,
             complete: None,
@@ -158,8 +163,23 @@ impl World {
         let publish = LocalRequest::Publish(self.content.publish(), TransferOptions::default());
         self.request(self.server, publish);
         self.run(Duration::from_secs(1));
+        self.get(self.client);
+    }
+
+    fn get(&mut self, node: usize) {
         let get = get(1, self.content.name(), chunk_size::asked(None));
-        self.request(self.client, LocalRequest::Get(get));
+        self.request(node, LocalRequest::Get(get));
+    }
+
+    /// Returns the packets with data that router 0 has sent to each of these routers.
+    fn sent_to(&mut self, routers: [usize; 2]) -> [u64; 2] {
+        let links = self.with_router(0, |router, now| router.status(now).links);
+        let to = |router| {
+            links
+                .iter()
+                .find(|it| it.neighbour == Some(name_of(router)))
+        };
+        routers.map(|router| to(router).unwrap().hop.data_sent)
     }
 
     /// The client sends echo requests to the server, one each 50 ms.
@@ -208,8 +228,9 @@ impl World {
     fn step(&mut self, end: Time) -> bool {
         let more = self.net.step(end);
         while let Some(occurrence) = self.net.sim_mut().poll_event() {
-            let at_server = self.net.id(self.server) == occurrence.node;
-            let node = if at_server { self.server } else { self.client };
+            let nodes = [self.server, self.client, self.second];
+            let here = |node: &usize| self.net.id(*node) == occurrence.node;
+            let node = nodes.into_iter().find(here).unwrap();
             if let Some(answer) = self.answer(occurrence.event.event) {
                 self.request(node, answer);
             }
@@ -302,6 +323,29 @@ fn a_transfer_finds_the_other_way_around_a_ring_when_a_link_fails() {
     let router = routing.routers.iter().find(|it| it.router == name_of(2));
     assert_eq!(router.unwrap().ways[0].why, "best");
     assert_eq!(router.unwrap().ways[0].neighbour, name_of(4));
+}
+
+#[test]
+fn two_flows_take_two_equal_ways_and_one_flow_stays_on_one() {
+    let diamond = [(0, 1), (0, 2), (1, 3), (2, 3)].map(|(one, other)| wire(one, other, 20, 5));
+    for flows in [1, 2] {
+        let mut world = World::new(4, &diamond, 3, &[]);
+        world.run(Duration::from_secs(5));
+        let before = world.sent_to([1, 2]);
+        world.begin();
+        if flows == 2 {
+            world.get(world.second);
+        }
+        let all = |it: &mut World| it.received >= flows * 8_000_000;
+        world.run_until(Duration::from_secs(60), all).unwrap();
+        let after = world.sent_to([1, 2]);
+        let mut sent = [after[0] - before[0], after[1] - before[1]];
+        sent.sort_unstable();
+        match flows {
+            1 => assert!(sent[0] * 20 < sent[1], "{sent:?}"),
+            _ => assert!(sent[0] * 5 > sent[1] * 4, "{sent:?}"),
+        }
+    }
 }
 
 /// The hops on the failed link hold requests, answers, or both, and no other next hop is feasible when they fall silent.

@@ -525,6 +525,7 @@ mod tests {
             address: None,
             preference: 0,
             weight: 1,
+            is_alike: false,
             up: true,
             link: LinkState::default(),
         };

@@ -14,6 +14,9 @@ use crate::wire::ServiceId;
 
 /// A way costs at most this many times as much as the best one if a flow is divided among both.
 const DIVIDED_UP_TO: u32 = 2;
+/// A way costs about as much as the best one if the difference is at most one in this number: the announced cost of a
+/// link may be as far from the measured one.
+const ALIKE: u32 = 4;
 /// The weight of the best way; that of others falls with their costs.
 const BEST_WEIGHT: u64 = 100;
 
@@ -157,15 +160,22 @@ impl Routes {
     }
 }
 
-/// Returns the branches of learned ways. They are all free of loops, so that a flow may be divided
-/// among those that cost about as much as the best one.
+/// Returns the branches of learned ways. They are all free of loops, so that a flow may take any of those that cost
+/// about as much as the best one, and be divided among more of them. Of several links to a neighbour the first one
+/// that is up stands for it.
 fn branches_of(ways: &[Way], links: &Links) -> NextHops {
     let best = ways.first().map_or(1, |way| way.cost.0.max(1));
     let branches = ways.iter().flat_map(|way| {
         let cost = way.cost.0.max(1);
         let weight = BEST_WEIGHT * u64::from(best) / u64::from(cost);
+        let is_near = cost - best.min(cost) <= best / ALIKE;
         let ports = links.neighbours.ports_of(&way.neighbour);
+        let first = links
+            .neighbours
+            .ports_of(&way.neighbour)
+            .find(|port| links.is_up(*port));
         ports.map(move |port| Branch {
+            is_alike: is_near && Some(port) == first,
             preference: u32::from(cost > best.saturating_mul(DIVIDED_UP_TO)),
             weight: u32::try_from(weight.max(1)).unwrap_or(1),
             ..links.branch(port)
