@@ -440,7 +440,7 @@ mod tests {
     fn a_part_that_is_removed_ends_its_transfer() {
         let folder = tempfile::tempdir().unwrap();
         let content = Guid([1; 32]);
-        let (mut part, ..) = PartFile::open(folder.path(), content, 1 << 20).unwrap();
+        let (mut part, ..) = PartFile::open(folder.path(), content, 1 << 20, false).unwrap();
         part.write(0, &[1; 1 << 10]).unwrap();
         let record =
             |part: &PartFile| part.snapshot(&Assembly::new(content, 1 << 20), &Manner::default());
