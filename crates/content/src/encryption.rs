@@ -19,20 +19,22 @@ const LIST_AT: usize = 8;
 ///
 /// A content is encrypted with ChaCha20, so that each byte stays at its offset: a chunk is read without the others, and a
 /// transfer resumes anywhere. The name of the encrypted content, which a chunk is verified by, protects it from changes. One
-/// key encrypts one content: it follows from the plain content's name.
+/// key encrypts one content under one name of a file: it follows from both.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ContentKey([u8; KEY_LEN]);
 
 impl ContentKey {
-    /// Returns the key of a file for a sender with this secret: the same for the same bytes, so that a sender that starts
-    /// again offers what it has offered before.
-    pub fn of_file(secret: &[u8; 32], plain: &Guid) -> ContentKey {
-        derived("whimbrel 2026 key of an encrypted file", secret, plain)
+    /// Returns the key of a file for a sender with this secret: the same for the same bytes under the same name, so that a
+    /// sender that starts again offers what it has offered before.
+    pub fn of_file(secret: &[u8; 32], plain: &Guid, file_name: &str) -> ContentKey {
+        let context = "whimbrel 2026 key of an encrypted file";
+        derived(context, secret, plain, file_name)
     }
 
     /// Returns the key of a folder with this list for a sender with this secret.
-    pub fn of_folder(secret: &[u8; 32], list: &Guid) -> ContentKey {
-        derived("whimbrel 2026 key of an encrypted folder", secret, list)
+    pub fn of_folder(secret: &[u8; 32], list: &Guid, file_name: &str) -> ContentKey {
+        let context = "whimbrel 2026 key of an encrypted folder";
+        derived(context, secret, list, file_name)
     }
 
     /// Returns the key with these bytes.
@@ -47,7 +49,12 @@ impl ContentKey {
 
     /// Returns the key of a content in the encrypted folder with this key.
     pub fn of_member(&self, plain: &Guid) -> ContentKey {
-        derived("whimbrel 2026 key in an encrypted folder", &self.0, plain)
+        derived(
+            "whimbrel 2026 key in an encrypted folder",
+            &self.0,
+            plain,
+            "",
+        )
     }
 
     /// Encrypts the bytes at `offset` of a content, or decrypts them.
@@ -89,10 +96,12 @@ impl fmt::Debug for ContentKey {
     }
 }
 
-fn derived(context: &str, secret: &[u8], plain: &Guid) -> ContentKey {
+/// The name takes part because it is encrypted, too: two names under one key would give away their difference.
+fn derived(context: &str, secret: &[u8], plain: &Guid, file_name: &str) -> ContentKey {
     let mut hasher = blake3::Hasher::new_derive_key(context);
     hasher.update(secret);
     hasher.update(plain.as_bytes());
+    hasher.update(file_name.as_bytes());
     let mut key = [0; KEY_LEN];
     hasher.finalize_xof().fill(&mut key);
     ContentKey(key)
@@ -173,14 +182,16 @@ mod tests {
     #[test]
     fn every_content_has_a_key_of_its_own() {
         let (plain, secret) = (Guid([3; 32]), [4; 32]);
-        let file = ContentKey::of_file(&secret, &plain);
+        let file = ContentKey::of_file(&secret, &plain, "film");
+        let folder = ContentKey::of_folder(&secret, &plain, "film");
         let keys = [
-            file.clone(),
-            ContentKey::of_folder(&secret, &plain),
-            ContentKey::of_file(&[5; 32], &plain),
-            ContentKey::of_file(&secret, &Guid([6; 32])),
             file.of_member(&plain),
-            ContentKey::of_folder(&secret, &plain).of_member(&plain),
+            folder.of_member(&plain),
+            file.clone(),
+            folder,
+            ContentKey::of_file(&secret, &plain, "film.mkv"),
+            ContentKey::of_file(&[5; 32], &plain, "film"),
+            ContentKey::of_file(&secret, &Guid([6; 32]), "film"),
         ];
         for (at, one) in keys.iter().enumerate() {
             assert!(keys[..at].iter().all(|other| other != one), "{at}");

@@ -31,13 +31,13 @@ impl Shelf {
         let (kind, file_name) = (item.kind, item.file_name.clone());
         let (key, source, length) = match (kind, &item.source) {
             (ContentKind::Folder, Source::Memory(list)) => {
-                let key = ContentKey::of_folder(secret, &shelved.name);
+                let key = ContentKey::of_folder(secret, &shelved.name, &file_name);
                 let bytes = self.encrypt_members(list, &key, &path, progress)?;
                 let length = bytes.len() as u64;
                 (key, Source::Memory(bytes.into()), length)
             }
             _ => {
-                let key = ContentKey::of_file(secret, &shelved.name);
+                let key = ContentKey::of_file(secret, &shelved.name, &file_name);
                 (key, item.source, item.tree.content_len())
             }
         };

@@ -136,6 +136,9 @@ fn the_same_bytes_have_the_same_name_for_one_sender_alone() {
     assert_eq!(first, again);
     let other = (encrypt(&mut scene, "film.mkv", &[4; 32]), scene.key.clone());
     assert!(other.0 != first.0 && other.1 != first.1);
+    let renamed = scene.folder.path().join("other.mkv");
+    fs::rename(scene.folder.path().join("film.mkv"), renamed).unwrap();
+    assert_ne!(encrypt(&mut scene, "other.mkv", &SECRET), first.0);
 }
 
 /// A sender with a key of its own choice can write any bytes behind it.
