@@ -4,6 +4,7 @@
 use std::path::{Component, Path};
 
 use libfuzzer_sys::fuzz_target;
+use whimbrel_content::encryption::{decode_list, encode_list};
 use whimbrel_content::folder::check_target;
 use whimbrel_content::{Folder, Kind};
 
@@ -23,6 +24,13 @@ fuzz_target!(|data: &[u8]| {
 });
 
 fn check(bytes: &[u8]) {
+    if let Some((list, names)) = decode_list(bytes) {
+        assert_eq!(
+            encode_list(list, &names),
+            bytes,
+            "two encodings of an encrypted folder's list"
+        );
+    }
     let Ok(listing) = Folder::decode(bytes) else {
         return;
     };
