@@ -18,7 +18,7 @@ const LIST_AT: usize = 8;
 /// The key of an encrypted content, or of a folder of them.
 ///
 /// A content is encrypted with ChaCha20, so that each byte stays at its offset: a chunk is read without the others, and a
-/// transfer resumes anywhere. The name of the encrypted content, which a chunk is verified by, protects it from changes. One
+/// transfer resumes anywhere. Chunks are verified by the name of the encrypted content, which protects it from changes. One
 /// key encrypts one content under one name of a file: it follows from both.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ContentKey([u8; KEY_LEN]);
@@ -63,7 +63,7 @@ impl ContentKey {
         apply(&key, offset, bytes);
     }
 
-    /// Returns the text that stands for a file's name, which a longer one is cut for.
+    /// Returns the text that stands for a file's name. A name that is too long is cut off.
     pub fn hide_name(&self, name: &str) -> String {
         let end = name.floor_char_boundary(MAX_NAME);
         let mut bytes = name.as_bytes()[..end].to_vec();

@@ -190,7 +190,7 @@ impl FolderPlan {
         Ok(())
     }
 
-    /// The contents come encrypted, under these names: those of the list in the order in which it needs them.
+    /// Notes that the contents come encrypted, under these names: one for each content of the list, in its order.
     pub(super) fn encrypted(&mut self, key: &ContentKey, names: &[Guid]) -> Result<(), FetchError> {
         let plain = contents_of(&self.folder);
         if plain.len() != names.len() {
